@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from cardsign.errors import UsageFault, closest
-from cardsign.files import USER_FILE
+from cardsign.files import CONFIG_FILE
 from cardsign.findings import Place
 
 if TYPE_CHECKING:
@@ -176,5 +176,7 @@ def bad_settings(
     path: Path, problem: str, line: int | None = None, code: str = "config.malformed"
 ) -> UsageFault:
     """Return the error for a settings file that cannot be understood: what is wrong, and where."""
-    hint = "Fix what is named." if path.name == USER_FILE else ""  # else what codes.toml says
+    # Of this code, codes.toml says what may stand in the settings of a project alone.
+    is_other = code == "config.malformed" and path.name != CONFIG_FILE
+    hint = "Fix what is named." if is_other else ""
     return UsageFault(code, problem, path=str(path), line=line, hint=hint)

@@ -44,16 +44,11 @@ TOO_LONG: Final = "a request for a card has at most 64 KiB"
 #: The names of the one operation that is served, in A2A 1.0 and 0.3.
 CARD_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
 #: The other operations, in 1.0 (9.4) and 0.3 (7): known, and no business of a card server.
-_OTHER_METHODS: Final = frozenset(
-    {
-        *("SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask"),
-        *("SubscribeToTask", "CreateTaskPushNotificationConfig"),
-        *("GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs"),
-        *("DeleteTaskPushNotificationConfig", "message/send", "message/stream", "tasks/get"),
-        *("tasks/list", "tasks/cancel", "tasks/resubscribe", "tasks/pushNotificationConfig/set"),
-        *("tasks/pushNotificationConfig/get", "tasks/pushNotificationConfig/list"),
-        "tasks/pushNotificationConfig/delete",
-    }
+_OTHER_METHODS: Final = re.compile(
+    "Send(Streaming)?Message|(Get|Cancel|SubscribeTo)Task|ListTasks"
+    "|(Create|Get|Delete)TaskPushNotificationConfig|ListTaskPushNotificationConfigs"
+    "|message/(send|stream)|tasks/(get|list|cancel|resubscribe)"
+    "|tasks/pushNotificationConfig/(set|get|list|delete)"
 )
 #: The realm where the card declares no scheme that a provider takes.
 FALLBACK_REALM: Final = "extended-agent-card"
@@ -227,7 +222,7 @@ def check_call(call: Mapping[str, Json]) -> None:
         A2AError: It does not.
     """
     if call["method"] not in CARD_METHODS:
-        if call["method"] in _OTHER_METHODS:
+        if _OTHER_METHODS.fullmatch(str(call["method"])):
             raise A2AError(UNSUPPORTED, "this endpoint serves the agent card only")
         raise A2AError(METHOD_NOT_FOUND, "there is no such method")
     params = {} if call.get("params") is None else call["params"]

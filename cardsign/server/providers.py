@@ -299,13 +299,6 @@ class StaticTokens(Provider):
             log.error("the tokens stay as they were: %s", exc)
 
 
-#: What a certificate that cannot be read raises, as it is loaded or as its parts are looked at.
-_UNREADABLE: Final = (
-    ValueError,
-    x509.InvalidVersion,
-    x509.DuplicateExtension,
-    x509.UnsupportedGeneralNameType,
-)
 _MAX_CERTIFICATE: Final = 16 * 1024  # characters
 
 
@@ -328,15 +321,22 @@ class MutualTls(Provider):
             raise Denied("the certificate does not come from the proxy")
         if request.headers.get("X-SSL-Client-Verify") != "SUCCESS":
             raise Denied("the proxy does not say that it verified the certificate")
+        # Two headers are joined by a comma: one of them may be the client's own.
+        if len(untrusted_text) > _MAX_CERTIFICATE or "," in untrusted_text:
+            raise Denied("there is more than one certificate, or a long one")
         try:
-            certificate = _read_certificate(untrusted_text)
+            (certificate,) = x509.load_pem_x509_certificates(unquote(untrusted_text).encode())
             begins = certificate.not_valid_before_utc.timestamp()
             ends = certificate.not_valid_after_utc.timestamp()
             claims = _read_claims(certificate)
-        except _UNREADABLE as exc:
+        except Exception as exc:  # of a library, which a stranger's certificate may surprise
             raise Denied(f"the certificate cannot be read ({type(exc).__name__})") from exc
         if not begins <= self._now() < ends:
             raise Denied("the certificate is not valid now")
+        # A SPIFFE certificate has one URI and no more (X509-SVID 2): else whose it is is not clear.
+        uris = [str(uri).lower() for uri in elements_of(claims["uri"])]
+        if len(uris) > 1 and any(uri.startswith("spiffe:") for uri in uris):
+            raise Denied("the certificate has a SPIFFE id beside another URI")
         return self.choose_audience(claims)
 
     def _is_from_proxy(self, request: Request) -> bool:
@@ -346,15 +346,6 @@ class MutualTls(Provider):
         return in_networks(request.environ.get("REMOTE_ADDR", ""), self.settings.proxies)
 
 
-def _read_certificate(untrusted_text: str) -> x509.Certificate:
-    """Return the one certificate of the header: escaped PEM, as of nginx."""
-    # Two headers are joined by a comma: one of them may be the client's own.
-    if len(untrusted_text) > _MAX_CERTIFICATE or "," in untrusted_text:
-        raise Denied("there is more than one certificate, or a long one")
-    (certificate,) = x509.load_pem_x509_certificates(unquote(untrusted_text).encode())
-    return certificate
-
-
 def _read_claims(certificate: x509.Certificate) -> Claims:
     """Return what rules may name: SANs (a SPIFFE id is a `uri`), common name, fingerprint."""
     names = x509.SubjectAlternativeName([])
@@ -362,9 +353,6 @@ def _read_claims(certificate: x509.Certificate) -> Claims:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     hosts = names.get_values_for_type(x509.DNSName)
-    # A SPIFFE certificate has one URI and no more (X509-SVID 2): else whose it is is not clear.
-    if len(uris) > 1 and any(uri.lower().startswith("spiffe:") for uri in uris):
-        raise Denied("the certificate has a SPIFFE id beside another URI")
     common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return {
         "uri": [*uris],
@@ -416,7 +404,11 @@ class Jwt(Provider):
         return self._keys.get(kid)
 
     def _refresh_keys(self) -> None:
-        """Ask the issuer for its keys."""
+        """Ask the issuer for its keys; odd ones are skipped and logged.
+
+        Strictness about a whole set is for the keys of cards: here one odd key among an issuer's
+        many would lock out every caller.
+        """
         url, keys_url = str(self.scheme.members.get("openIdConnectUrl")), self.settings.url
         if not keys_url:
             configuration = self.ask(url)
@@ -428,15 +420,6 @@ class Jwt(Provider):
             document = self.ask(keys_url)
         except CardRefused as exc:  # what its configuration names is no URL
             raise self.fail(url, str(exc)) from exc
-        self._keys = self._read_keys(document)
-        self._asked_at = self._now()
-
-    def _read_keys(self, document: dict[str, Json]) -> dict[str, PublicKey]:
-        """Return the usable keys of an issuer by kid; odd ones are skipped and logged.
-
-        Strictness about a whole set is for the keys of cards: here one odd key among an issuer's
-        many would lock out every caller.
-        """
         entries = [*map(members_of, elements_of(document.get("keys")))]
         kids = Counter(str(entry.get("kid")) for entry in entries)
         keys: dict[str, PublicKey] = {}
@@ -448,7 +431,7 @@ class Jwt(Provider):
                 keys[kid] = PublicKey.from_jwk(entry)
             except KeyRefused as exc:
                 log.warning("provider %s: skipped key %d of the issuer: %s", self.name, index, exc)
-        return keys
+        self._keys, self._asked_at = keys, self._now()
 
 
 class Introspection(Provider):

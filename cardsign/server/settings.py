@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -28,14 +27,13 @@ from pydantic import (
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import ProviderType
-from cardsign.errors import CardRefused, UsageFault
+from cardsign.errors import CardRefused
 from cardsign.files import read_bytes
 from cardsign.tomltext import bad_settings, read_settings
 from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_url
 
 MAX_WORKERS: Final = 64
 MAX_SETTINGS_BYTES: Final = 256 * 1024
-_GUIDE: Final = "Each setting is shown in docs/reference/server.md."
 
 AgentName = Annotated[str, StringConstraints(pattern=f"^{AGENT_NAME.pattern}$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")]
@@ -239,15 +237,10 @@ def read_server_settings(path: Path) -> ServerSettings:
             names the member and what is expected.
         FileFault: The file cannot be read.
     """
-    try:
-        data = read_bytes(path, max_bytes=MAX_SETTINGS_BYTES)
-        settings = read_settings(data, path, ServerSettings, path.parent)
-        if "format" not in settings.model_fields_set:
-            raise bad_settings(path, "'format' is missing")
-    except UsageFault as exc:
-        hint = exc.finding.fix or f"Fix {path.name}. {_GUIDE}"
-        exc.finding = replace(exc.finding.at(str(path)), fix=hint)
-        raise
+    data = read_bytes(path, max_bytes=MAX_SETTINGS_BYTES)
+    settings = read_settings(data, path, ServerSettings, path.parent)
+    if "format" not in settings.model_fields_set:
+        raise bad_settings(path, "'format' is missing")
     return settings
 
 

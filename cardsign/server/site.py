@@ -159,16 +159,13 @@ class Site:
         Where several do, the host decides. What the root's card names is the root's, but on a
         host that only another card names. Nobody is served where two name the same host.
         """
-        claims = self._claims.get(path, {})
-        if len(claims) > 1:
-            host = bare_host(authority)
-            named = {name: hosts for name, hosts in claims.items() if host in hosts}
-            if self.root and self.root.name in claims:
-                paths = chain(*(paths.values() for paths in self.root.paths.values()))
-                if not named or any(host in hosts for hosts in paths):
-                    return self.root
-            claims = named
-        return self.agents[next(iter(claims))] if len(claims) == 1 else None
+        claims, root, host = self._claims.get(path, {}), self.root, bare_host(authority)
+        named = [name for name, hosts in claims.items() if host in hosts or len(claims) == 1]
+        if root and root.name in claims and len(claims) > 1:
+            paths = chain(*(paths.values() for paths in root.paths.values()))
+            if not named or any(host in hosts for hosts in paths):
+                return root
+        return self.agents[named[0]] if len(named) == 1 else None
 
     def find_conflicts(self) -> Iterator[str]:
         """Yield a line for each place that two cards name, so that neither is served there."""
@@ -207,11 +204,7 @@ class Publications:
     """
 
     def __init__(
-        self,
-        location: Path,
-        settings: ServerSettings,
-        *,
-        now: Callable[[], float] = time.time,
+        self, location: Path, settings: ServerSettings, *, now: Callable[[], float] = time.time
     ) -> None:
         self.location, self.settings, self.now = location, settings, now
         quarter = settings.threads // 4  # so that GET always finds a thread
