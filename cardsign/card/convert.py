@@ -37,9 +37,7 @@ from cardsign.findings import Finding, Place
 
 #: The `protocolVersion` that a card of each form says, where its interfaces say nothing better.
 PROTOCOL_VERSIONS: Final[Mapping[A2aVersion, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
-_SHARED: Final = ("provider", "version", "documentationUrl", "iconUrl")
 _FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
-_MODES: Final = ("defaultInputModes", "defaultOutputModes")
 #: Members of a card that are converted by name.
 _READ: Final = frozenset(
     {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security", "skills"}
@@ -49,22 +47,6 @@ _READ: Final = frozenset(
 #: Notes a change, in words, and the place where it was.
 _Change: TypeAlias = Callable[[str, str], None]
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode")
-
-
-def form_of(document: Mapping[str, Json]) -> A2aVersion:
-    """Return the A2A version whose form a card has; a hybrid counts as 1.0.
-
-    An old card is 0.2 by its `protocolVersion`, or by an `authentication` without schemes.
-    """
-    if document.get("supportedInterfaces") is not None:
-        return "1.0"
-    version = document.get("protocolVersion")
-    if isinstance(version, str) and version.startswith(("0.1", "0.2")):
-        return "0.2"
-    if version is None and "authentication" in document and "securitySchemes" not in document:
-        return "0.2"
-    old = ("url", "protocolVersion", "security", "additionalInterfaces", *_FLAGS)
-    return "0.3" if any(document.get(name) is not None for name in old) else "1.0"
 
 
 def convert_card(
@@ -139,14 +121,16 @@ def _choose(
             chosen[name] = value
         elif name in keepable:
             change(f"{name} moves into our extension", f"{where}/{name}")
-            kept.setdefault(name, value)
+            kept[name] = value
         else:
             change(f"{name} is no member of A2A and is left out", f"{where}/{name}")
     return chosen
 
 
 def _interfaces(document: Mapping[str, Json], change: _Change) -> list[Json]:
-    version = PROTOCOL_VERSIONS["0.2" if form_of(document) == "0.2" else "0.3"]
+    # Cards of 0.2 have an `authentication` in place of schemes.
+    is_0_2 = "authentication" in document and "securitySchemes" not in document
+    version = PROTOCOL_VERSIONS["0.2" if is_0_2 else "0.3"]
     old: dict[str, Json] = {}
     # The list of 0.3 repeats the card's own url.
     for interface in current_interfaces({**document, "supportedInterfaces": None}):
@@ -191,7 +175,7 @@ def _add_schemes(
     declared = checked_object(document.get("securitySchemes"), "securitySchemes")
     taken = set(declared)
     upgraded = {name: _scheme(name, declared[name], taken, change) for name in declared}
-    schemes = {name: scheme for made in upgraded.values() for name, scheme in made.items()}
+    schemes = {name: scheme for alike in upgraded.values() for name, scheme in alike.items()}
     authentication = document.get("authentication")
     listed = any(isinstance(document.get(n), list) for n in ("security", "securityRequirements"))
     if authentication is not None and declared and listed:
@@ -209,7 +193,7 @@ def _add_schemes(
         change(f"authentication {text}", "/authentication")
     if schemes:
         card["securitySchemes"] = schemes
-    return {name: [*made] for name, made in upgraded.items()}
+    return {name: [*alike] for name, alike in upgraded.items()}
 
 
 def _scheme(name: str, scheme: Json, taken: set[str], change: _Change) -> dict[str, Json]:
@@ -217,12 +201,14 @@ def _scheme(name: str, scheme: Json, taken: set[str], change: _Change) -> dict[s
     kind = security.type_of_flat(members_of(scheme))
     if not isinstance(scheme, dict) or kind is None or security.unwrapped(scheme):
         return {name: scheme}
-    back = {old: new for new, old in kind.renamed.items()}
-    members = {back.get(member, member): v for member, v in scheme.items() if member != "type"}
-    of_flow = members_of(members.get("flows")) if kind.name == "oauth2" else {}
+    members = security.renamed(
+        kind, {name: scheme[name] for name in scheme if name != "type"}, "in", "location"
+    )
+    of_flow = members_of(members.get("flows")) if kind == "oauth2" else {}
     stated = [flow for flow, value in of_flow.items() if value is not None]
+    wrapper = security.WRAPPERS[kind]
     if not stated:
-        return {name: {kind.wrapper: members}}
+        return {name: {wrapper: members}}
     where = f"/securitySchemes/{name}"
     flows = [flow for flow in _FLOWS if flow in stated]
     # Without a flow there would be no scheme, and what requires it would let everybody in.
@@ -238,7 +224,7 @@ def _scheme(name: str, scheme: Json, taken: set[str], change: _Change) -> dict[s
         text = f"{len(flows)} OAuth flows become a scheme each, of which one will do"
         change(f"{text}: {', '.join(names)}", where)
     return {
-        new: {kind.wrapper: {**members, "flows": {flow: of_flow[flow]}}}
+        new: {wrapper: {**members, "flows": {flow: of_flow[flow]}}}
         for new, flow in zip(names, flows, strict=True)
     }
 
@@ -300,9 +286,10 @@ def _skills(
 
 def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
     kept = kept_of(card)
-    old: dict[str, Json] = {name: card[name] for name in ("name", "description") if name in card}
+    old = {name: value for name, value in card.items() if name in CARD_0_3.fields}
+    if to == "0.2":
+        old = {name: old[name] for name in old if name not in ("iconUrl", "securitySchemes")}
     old |= _old_interfaces(card, to, change)
-    old |= {name: card[name] for name in (*_SHARED, *_MODES) if name in card}
     capabilities = dict(checked_object(card.get("capabilities"), "capabilities"))
     extended = capabilities.pop("extendedAgentCard", None)
     if (history := kept.pop("stateTransitionHistory", None)) is not None:
@@ -315,8 +302,6 @@ def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> di
         ours = dict(checked_object(kept.pop("skills", None), "skills"))
         old["skills"] = [_old_skill(skill, ours, to) for skill in skills]
         kept |= {"skills": ours} if ours else {}
-    if to == "0.2":  # which has none
-        old.pop("iconUrl", None)
     downgraded = with_kept(old, kept)
     order = (*CARD_0_3.fields, "authentication")
     return {name: downgraded[name] for name in order if name in downgraded}
@@ -400,12 +385,12 @@ def _flat(scheme: Json, path: str, change: _Change) -> Json:
             for flow, value in flows.items()
             if flow != "deviceCode" and isinstance(value, dict)
         }
-    return {"type": kind.name, **members}
+    return {"type": kind, **members}
 
 
 def _word(scheme: Json) -> str:
     """Return the word of 0.2 for a scheme: that of HTTP, else its type."""
     kind, members = security.unwrapped(members_of(scheme)) or (None, members_of(scheme))
-    name = members.get("type") if kind is None else kind.name
+    name = kind or members.get("type")
     word = members.get("scheme")
     return str(word if name == "http" and isinstance(word, str) else name)

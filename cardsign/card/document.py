@@ -233,14 +233,14 @@ def _refuse_two_spellings(
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes depends on their order.
     """
-    exact, holding, known = _names_of(messages)
+    exact, holding, schema = _names_of(messages)
     is_exact = exact.issuperset(value)  # true of most objects, and cheap to see
     if is_exact and holding.isdisjoint(value):
         return
     seen: dict[str, str] = {}
     for name in filter(holding.__contains__, value) if is_exact else value:
         folded, child = fold(name), value[name]
-        if folded not in known:
+        if folded not in schema:
             continue
         if seen.setdefault(folded, name) != name:
             raise CardRefused(
@@ -248,7 +248,7 @@ def _refuse_two_spellings(
                 f"{seen[folded]!r} and {name!r} are two spellings of one schema name",
                 path=pointer(*tokens, name),
             )
-        is_map, below = known[folded]
+        is_map, below = schema[folded]
         if isinstance(child, dict) and not is_map and below:
             _refuse_two_spellings(child, below, (*tokens, name))
             continue

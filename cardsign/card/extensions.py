@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from string import ascii_letters, digits
 from typing import Final, TypeAlias, TypeGuard
 
@@ -51,8 +51,10 @@ _DESCRIPTION: Final = (
     "Marks an extended card: for one audience of authenticated callers, not public"
 )
 _KIND: Final = "extended"
-_PARAMS: Final = ("kind", "audience", "seq", "exp")
-_MEMBERS: Final = frozenset({"uri", "description", "params"})
+_EXPECTED: Final = (
+    "expected uri, params and at most a description, a string; and params of exactly kind, "
+    f"audience, seq, exp: {_KIND!r}, {AUDIENCE.pattern}, and two whole numbers from 1"
+)
 _EXTENSIONS: Final = "/capabilities/extensions"
 _NOISE: Final = re.compile(r"[^0-9A-Za-z-]+")  # white space, control and format characters
 # The same of canonical JSON, which escapes no letter, digit or hyphen.
@@ -166,11 +168,10 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
     capabilities = capabilities or {}
     if not isinstance(capabilities.get("extensions"), list | None):
         raise CardRefused("card.type", "expected a list", path=_EXTENSIONS)
-    params = (_KIND, marker.audience, marker.seq, marker.exp)
     ours: Json = {
         "uri": EXTENDED_URI,
         "description": _DESCRIPTION,
-        "params": dict(zip(_PARAMS, params, strict=True)),
+        "params": {"kind": _KIND, **asdict(marker)},
     }
     extensions = [
         ours if _is_marker(extension) else extension for extension in extensions_of(document)
@@ -213,36 +214,31 @@ def _is_marker(extension: Json) -> TypeGuard[dict[str, Json]]:
 
 
 def _read(extension: Mapping[str, Json], where: str) -> ExtendedMarker:
-    for name in sorted(set(extension) - _MEMBERS):
-        raise _refused("expected no other members than uri, description, params", where, name)
-    if not isinstance(extension.get("description", ""), str):
-        raise _refused("expected a string", where, "description")
-    params, where = extension.get("params"), append(where, "params")
-    if not isinstance(params, dict) or set(params) != set(_PARAMS):
-        raise _refused(f"expected an object of exactly {', '.join(_PARAMS)}", where)
-    if params["kind"] != _KIND:
-        raise _refused(f"expected {_KIND!r}", where, "kind")
-    audience = params["audience"]
-    if not isinstance(audience, str) or not AUDIENCE.fullmatch(audience):
-        raise _refused(f"expected {AUDIENCE.pattern}", where, "audience")
-    return ExtendedMarker(
-        audience, _whole(params, "seq", MAX_SEQ, where), _whole(params, "exp", MAX_TIME, where)
-    )
+    params = members_of(extension.get("params"))
+    audience, seq, exp = (params.get(name) for name in ("audience", "seq", "exp"))
+    if (
+        extension.keys() <= {"uri", "description", "params"}
+        and isinstance(extension.get("description", ""), str)
+        and params.keys() == {"kind", "audience", "seq", "exp"}
+        and params["kind"] == _KIND
+        and isinstance(audience, str)
+        and AUDIENCE.fullmatch(audience)
+        and _is_whole(seq, MAX_SEQ)
+        and _is_whole(exp, MAX_TIME)
+    ):
+        return ExtendedMarker(audience, int(seq), int(exp))
+    raise _refused(_EXPECTED, where)
 
 
-def _whole(params: Mapping[str, Json], name: str, most: int, where: str) -> int:
-    """Return a whole number. ``7.0`` is one: it has the payload of ``7`` (RFC 8785 3.2.2.3)."""
-    value = params[name]
+def _is_whole(value: Json, most: int) -> TypeGuard[int | float]:
+    """Return whether a value is a number from 1 on, as ``7.0`` is: its payload is that of ``7``."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refused("expected a number", where, name)
-    if value % 1 or not 1 <= value <= most:
-        raise _refused(f"expected a whole number from 1 to {most}", where, name)
-    return int(value)
+        return False
+    return value % 1 == 0 and 1 <= value <= most  # RFC 8785 3.2.2.3
 
 
-def _refused(message: str, where: str, member: str | None = None) -> CardRefused:
-    path = where if member is None else append(where, member)
-    return CardRefused("extended.marker", f"the extended-card marker: {message}", path=path)
+def _refused(message: str, where: str) -> CardRefused:
+    return CardRefused("extended.marker", f"the extended-card marker: {message}", path=where)
 
 
 # Members for which A2A 1.0 has no place.
@@ -290,43 +286,34 @@ class SkillSchema:
 def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[str, Json]:
     """Return the card with our extension, whose `params` are `kept`; without it if none are."""
     card = dict(document)
-    capabilities = checked_object(card.get("capabilities"), "capabilities")
-    others = [
-        value
-        for value in elements_of(capabilities.get("extensions"))
-        if members_of(value).get("uri") != FIELDS_URI
+    capabilities = dict(checked_object(card.get("capabilities"), "capabilities"))
+    extensions = [
+        extension
+        for extension in elements_of(capabilities.pop("extensions", None))
+        if members_of(extension).get("uri") != FIELDS_URI
     ]
-    ours: list[Json] = []
     if kept:
         text = "Members of the agent's manifest for which A2A has no place"
-        ours = [{"uri": FIELDS_URI, "description": text, "params": dict(kept)}]
-    capabilities = {name: value for name, value in capabilities.items() if name != "extensions"}
-    if others or ours:
-        capabilities["extensions"] = [*others, *ours]
+        extensions.append({"uri": FIELDS_URI, "description": text, "params": dict(kept)})
+    if extensions:
+        capabilities["extensions"] = extensions
     if capabilities or "capabilities" in card:
         card["capabilities"] = capabilities
-    names = [*CARD_1_0.fields, *(name for name in card if name not in CARD_1_0.fields)]
-    return {name: card[name] for name in names if name in card}
+    return {name: card[name] for name in (*CARD_1_0.fields, *card) if name in card}
 
 
 def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
     """Return what our extension holds; only its closed list of members."""
-    for extension in extensions_of(document):
-        params = (
-            members_of(extension).get("params")
-            if members_of(extension).get("uri") == FIELDS_URI
-            else None
-        )
-        if isinstance(params, dict):
-            kept = {
-                name: value for name, value in params.items() if name in (*KEPT_OF_CARD, UPSTREAM)
-            }
-            chosen: dict[str, Json] = {
+    for uri, _, params in _params(document):
+        if uri == FIELDS_URI:
+            names = (*KEPT_OF_CARD, UPSTREAM)
+            kept = {name: value for name, value in params.items() if name in names}
+            skills: dict[str, Json] = {
                 skill: {name: value for name, value in members.items() if name in KEPT_OF_SKILL}
                 for skill, members in members_of(params.get("skills")).items()
                 if isinstance(members, dict)
             }
-            return kept | ({"skills": chosen} if chosen else {})
+            return kept | ({"skills": skills} if skills else {})
     return {}
 
 
@@ -349,7 +336,7 @@ def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
     for index, skill in objects_in(document.get("skills")):
         name = skill.get("skill_id") or skill.get("id")
         owners.append((str(name or ""), skill, ("skills", str(index))))
-    for tokens, params in _params(document):
+    for _, tokens, params in _params(document):
         for named, members in members_of(params.get("skills")).items():
             owners.append((named, members_of(members), (*tokens, "skills", named)))
     for skill_id, owner, tokens in owners:
@@ -363,7 +350,7 @@ def contract_member(document: Mapping[str, Json], name: str) -> tuple[_Tokens, J
     """Return a member of a contract card, from its top or the `params` of an extension."""
     if name in document:
         return (name,), document[name]
-    holders = ((tokens, params) for tokens, params in _params(document) if name in params)
+    holders = ((tokens, params) for _, tokens, params in _params(document) if name in params)
     return next((((*tokens, name), params[name]) for tokens, params in holders), ((), None))
 
 
@@ -374,8 +361,8 @@ def is_contract(document: Mapping[str, Json]) -> bool:
     return contract_member(document, "spiffe_id")[1] is not None
 
 
-def _params(document: Mapping[str, Json]) -> Iterator[tuple[_Tokens, Mapping[str, Json]]]:
-    for index, extension in enumerate(extensions_of(document)):
-        params = members_of(extension).get("params")
-        if isinstance(params, dict):
-            yield ("capabilities", "extensions", str(index), "params"), params
+def _params(document: Mapping[str, Json]) -> Iterator[tuple[Json, _Tokens, Mapping[str, Json]]]:
+    """Yield the `params` of each extension that has some, with its uri and their place."""
+    for index, extension in objects_in(extensions_of(document)):
+        if isinstance(params := extension.get("params"), dict):
+            yield extension.get("uri"), ("capabilities", "extensions", str(index), "params"), params

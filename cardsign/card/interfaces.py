@@ -73,8 +73,8 @@ def interfaces_of(
             underscores; else only as the schemas spell them.
     """
     root = _by_name(document, any_spelling)
-    for known, (name, value) in root.items():
-        member = _MEMBERS.get(known)
+    for schema_name, (name, value) in root.items():
+        member = _MEMBERS.get(schema_name)
         if member is None or value is None:
             continue
         if member == "url":
@@ -96,7 +96,7 @@ def interfaces_of(
                     member,
                     url,
                     binding,
-                    _value(speaks, "protocolVersion") if entry else None,
+                    _value(speaks, "protocolVersion") if isinstance(element, dict) else None,
                     _value(entry, "tenant"),
                 )
 

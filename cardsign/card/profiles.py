@@ -43,7 +43,6 @@ from cardsign.card.rules import Node, RuleRefusal, Tokens, find, write
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import flat_requirements, unwrapped
 from cardsign.card.values import Json, jcs, members_of, pointer, split
-from cardsign.card.values import pointer as join
 from cardsign.errors import CanonicalizationError
 
 #: The names of the profiles, as options, policies and verdicts spell them.
@@ -90,7 +89,7 @@ class Payloads:
             assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
             return Payload(profile, jcs(value), value, self.tree, rewritten)
         except RuleRefusal as refusal:
-            path, problem = join(*(find(self.tree, refusal.node.origin) or ())), str(refusal)
+            path, problem = pointer(*(find(self.tree, refusal.node.origin) or ())), str(refusal)
         except CanonicalizationError as refusal:
             path, problem = "", refusal.message
         except RecursionError:  # an object of Python's: what is read has fewer levels
@@ -147,21 +146,16 @@ class Payload:
     received: Node | None = None
     rewritten: Node | None = None
 
-    @property
-    def is_whole_card(self) -> bool:
-        """Whether the profile changed nothing, so that all of the card is covered."""
-        return self.rewritten is None
-
     @cached_property
     def uncovered(self) -> tuple[Uncovered, ...]:
         """What it does not hold of its card, in the card's order; `signatures` are not looked at.
 
         What its rule drops by value has an excuse for those who accept its profile.
         """
-        if self.received is None or self.rewritten is None:  # it is_whole_card
+        if self.received is None or self.rewritten is None:  # nothing was changed
             return ()
         walk = _Walk(self, self.received, self.rewritten)
-        return tuple(walk.members(self.received, (), (CARD_1_0, CARD_0_3), False))
+        return tuple(walk.parts(self.received, (), (CARD_1_0, CARD_0_3), False))
 
     @property
     def sha256(self) -> str:
@@ -178,17 +172,15 @@ class Payload:
             if interface.member != "additionalInterfaces"
         )
 
-    def received_at(self, pointer: str) -> str:
+    def received_at(self, place: str) -> str:
         """Return where the value at a pointer of the payload stood in the card; the pointer itself
         where there is no such value, or the profile has put it in."""
         node = self.rewritten
-        for token in split(pointer):
+        for token in split(place):
             below = {str(name): child for name, child in node.children()} if node else {}
             node = below.get(token)
-        if node is None or self.received is None:
-            return pointer
-        tokens = find(self.received, node.origin)
-        return pointer if tokens is None else join(*tokens)
+        tokens = find(self.received, node.origin) if node and self.received else None
+        return place if tokens is None else pointer(*tokens)
 
 
 def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> Payload:
@@ -262,30 +254,19 @@ class SdkVerifier:
     Attributes:
         name: The package, the versions that behave alike, and the path where it has several.
         profile: What it verifies by.
-        wants_typ: It refuses a header without `typ`.
-        converts: It converts members of a wrong type where its profile has no payload.
+        is_js: It refuses a header without `typ`, and converts members of a wrong type where its
+            profile has no payload.
     """
 
     name: str
     profile: ProfileName
-    wants_typ: bool = False
-    converts: bool = False
+    is_js: bool = False
 
 
 VERIFIERS: Final = (
     SdkVerifier("a2a-sdk 1.1.4 to 1.3.0", "prune-empty-upgraded"),
-    SdkVerifier(
-        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
-        "prune-empty",
-        wants_typ=True,
-        converts=True,
-    ),
-    SdkVerifier(
-        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver",
-        "js-instance",
-        wants_typ=True,
-        converts=True,
-    ),
+    SdkVerifier("@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON", "prune-empty", is_js=True),
+    SdkVerifier("@a2a-js/sdk 1.0.1 to 1.3.0, its resolver", "js-instance", is_js=True),
     SdkVerifier("RFC 8785 of the card as served, by hand", "served-as-is"),
 )
 
@@ -392,63 +373,52 @@ class _Walk:
 
     def __init__(self, payload: Payload, received: Node, rewritten: Node) -> None:
         self.payload = payload
-        self.rewritten = rewritten
         self.is_lossy = payload.profile not in FULL_PROFILES
         self.whole, self.in_part = rules.nodes_held(received, rewritten)
+        # The objects among the skills, and among the security schemes.
+        members = dict(rewritten.children())
+        owners = (members[name] for name in ("skills", "securitySchemes") if name in members)
+        self.messages = {child.origin: child for own in owners for _, child in own.children()}
 
-    @cached_property
-    def messages(self) -> dict[Node, Node]:
-        """The objects among the skills, and among the security schemes."""
-        rewritten = self.rewritten.value
-        assert isinstance(rewritten, dict)  # noqa: S101 - every payload is an object
-        owners = (rewritten[name] for name in ("skills", "securitySchemes") if name in rewritten)
-        return {child.origin: child for owner in owners for _, child in owner.children()}
-
-    def members(
-        self, node: Node, tokens: Tokens, messages: _Messages, security: bool
-    ) -> Iterator[Uncovered]:
-        assert isinstance(node.value, dict)  # noqa: S101 - only objects have members
-        current, old = messages
-        for name, child in node.value.items():
-            is_held = child in self.in_part
-            if child in self.whole or (is_held and not isinstance(child.value, dict | list)):
-                continue
-            field = current.spelled.get(name) if current else None
-            old_field = old.fields.get(name) if old else None
-            fields = [entry for entry in (field, old_field) if entry is not None]
-            secure = security or any(entry.security for entry in fields)
-            place = (*tokens, name)
-            if not is_held:
-                excuse = self._excuse(node, child, place, secure, field, old_field)
-                yield Uncovered(child, place, secure, excuse)
-                continue
-            message = field.message if field else None
-            below = (message, old_field.message if old_field else None)
-            if isinstance(child.value, dict) and not any(f.shape == "map" for f in fields):
-                yield from self.members(child, place, below, secure)
-            else:
-                yield from self._elements(child, place, below, secure, field)
-
-    def _elements(
+    def parts(
         self,
         node: Node,
         tokens: Tokens,
         messages: _Messages,
         security: bool,
-        field: Field | None = None,
+        element_of: Field | None = None,
+        *,
+        is_message: bool = True,
     ) -> Iterator[Uncovered]:
+        """Yield what is not held of a message; else of the elements of a list or map of messages.
+
+        `element_of` is the field of that list or map.
+        """
+        current, old = messages if is_message else (None, None)
         for token, child in node.children():
-            place = (*tokens, token)
-            if child in self.whole:
+            is_held = child in self.in_part
+            if child in self.whole or (is_held and not isinstance(child.value, dict | list)):
                 continue
-            if child not in self.in_part:
-                by_value = self.is_lossy and field is not None and _is_empty(child, field)
+            name, place = str(token), (*tokens, token)
+            field = current.spelled.get(name) if current else None
+            old_field = old.fields.get(name) if old else None
+            fields = [entry for entry in (field, old_field) if entry is not None]
+            secure = security or any(entry.security for entry in fields)
+            if not is_held and is_message:
+                excuse = self._excuse(node, child, place, secure, field, old_field)
+                yield Uncovered(child, place, secure, excuse)
+            elif not is_held:
+                by_value = self.is_lossy and element_of is not None and _is_empty(child, element_of)
                 excuse = Excuse.DROPPED_BY_VALUE if by_value else None
-                yield Uncovered(child, place, security, excuse)
-            elif isinstance(child.value, dict):
-                yield from self.members(child, place, messages, security)
-            elif isinstance(child.value, list):
-                yield from self._elements(child, place, messages, security)
+                yield Uncovered(child, place, secure, excuse)
+            elif is_message:
+                message = field.message if field else None
+                below = (message, old_field.message if old_field else None)
+                is_one = isinstance(child.value, dict) and all(f.shape != "map" for f in fields)
+                yield from self.parts(child, place, below, secure, field, is_message=is_one)
+            else:
+                is_one = isinstance(child.value, dict)
+                yield from self.parts(child, place, messages, secure, is_message=is_one)
 
     def _excuse(
         self,
@@ -534,7 +504,7 @@ def says_the_same(node: Node, tokens: Tokens, payload: Payload, beside: Mapping[
         case ("securitySchemes", _, str(member)):
             scheme = {name: child.value for name, child in beside.items()}
             pair = unwrapped(scheme) if len(scheme) == 1 else None
-            flat: dict[str, Node] = {"type": Node(pair[0].name), **pair[1]} if pair else {}
+            flat: dict[str, Node] = {"type": Node(pair[0]), **pair[1]} if pair else {}
             # Not `==`: to Python 1 is True, to JSON it is not.
             return member in flat and jcs(write(flat[member])) == jcs(write(node))
     return False

@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
 from cardsign.card.schema import CARD_1_0, Field, Message
-from cardsign.card.security import SCHEME_TYPES
+from cardsign.card.security import WRAPPERS, type_of_flat
 from cardsign.card.values import Json
 
 #: Member names and indices from the root to a value.
@@ -128,25 +128,26 @@ def nodes_held(received: Node, rewritten: Node) -> tuple[set[Node], set[Node]]:
     """
     whole: set[Node] = set()
     origins: set[Node] = set()
-    pending = [rewritten]
-    while pending:
-        node = pending.pop()
+    in_part: set[Node] = set()
+
+    def collect(node: Node) -> None:
         if isinstance(node, Received):
             whole.add(node)
-        else:
-            origins.add(node.origin)
-            pending.extend(child for _, child in node.children())
-    in_part: set[Node] = set()
+            return
+        origins.add(node.origin)
+        for _, child in node.children():
+            collect(child)
 
     def mark(node: Node) -> bool:
         if node in whole:
             return True
         below = [mark(child) for _, child in node.children()]
-        if node in origins or any(below):
+        is_held = node in origins or any(below)
+        if is_held:
             in_part.add(node)
-            return True
-        return False
+        return is_held
 
+    collect(rewritten)
     mark(received)
     return whole, in_part
 
@@ -304,21 +305,20 @@ def _upgrade_interfaces(members: dict[str, Node]) -> None:
     if "supportedInterfaces" in members or url is None or not url.value:
         return
     extra = [] if additional is None or not additional.value else list_of(additional)
-    interfaces = [
-        Node({"url": url, "protocolBinding": transport, "protocolVersion": version}),
-        *(_upgrade_interface(interface, version) for interface in extra),
-    ]
+    interfaces = [_interface(url, transport, version)]
+    interfaces += (_upgrade_interface(interface, version) for interface in extra)
     members["supportedInterfaces"] = Node(interfaces, additional.origin if additional else None)
 
 
 def _upgrade_interface(interface: Node, version: Node) -> Node:
     entries = object_of(interface)
-    upgraded = {
-        "url": entries.get("url", _ABSENT),
-        "protocolBinding": entries.get("transport", _ABSENT),
-        "protocolVersion": version,
-    }
-    return Node(upgraded, interface.origin)
+    url, transport = entries.get("url", _ABSENT), entries.get("transport", _ABSENT)
+    return _interface(url, transport, version, interface.origin)
+
+
+def _interface(url: Node, binding: Node, version: Node, origin: Node | None = None) -> Node:
+    members = {"url": url, "protocolBinding": binding, "protocolVersion": version}
+    return Node(members, origin)
 
 
 def _upgrade_security(members: dict[str, Node]) -> None:
@@ -361,14 +361,13 @@ def _upgrade_scheme(scheme: Node) -> Node:
         return scheme
     if isinstance(kind.value, list | dict):
         raise RuleRefusal(kind, "expected a string")
-    scheme_type = SCHEME_TYPES.get(kind.value) if isinstance(kind.value, str) else None
+    scheme_type = type_of_flat({"type": kind.value})
     if scheme_type is None:
         return Node(entries, scheme.origin)
-    for new, old in scheme_type.renamed.items():
-        if old in entries:
-            entries[new] = entries.pop(old)
+    if scheme_type == "apiKey" and "in" in entries:
+        entries["location"] = entries.pop("in")
     # The wrapper's name says what `type` said, so `type` is covered by it.
-    return Node({scheme_type.wrapper: Node(entries, kind.origin)}, scheme.origin)
+    return Node({WRAPPERS[scheme_type]: Node(entries, kind.origin)}, scheme.origin)
 
 
 # What the resolver of @a2a-js/sdk makes of a card before it verifies it, frozen.
@@ -458,15 +457,15 @@ def _convert_0_3_as_js(card: Node, members: dict[str, Node]) -> Node:
         _check_js_scheme(object_of(scheme), scheme)
     transport = members.get("preferredTransport", _ABSENT)
     version = members.get("protocolVersion", _ABSENT)
-    interface = {
-        "url": members.get("url", _ABSENT),
-        "protocolBinding": Node(DEFAULT_TRANSPORT) if transport.value is None else transport,
-        "protocolVersion": version if _is_truthy(version) else Node(_JS_VERSION),
-    }
+    interface = _interface(
+        members.get("url", _ABSENT),
+        Node(DEFAULT_TRANSPORT) if transport.value is None else transport,
+        version if _is_truthy(version) else Node(_JS_VERSION),
+    )
     additional = members.get("additionalInterfaces", _ABSENT)
     others = [] if additional.value is None else list_of(additional)
     upgraded = (_upgrade_interface(other, Node(_JS_VERSION)) for other in others)
-    interfaces = [Node(interface), *upgraded]
+    interfaces = [interface, *upgraded]
     offers = _select_members(capabilities, "streaming", "pushNotifications", "extensions")
     offers["extendedAgentCard"] = members.get("supportsAuthenticatedExtendedCard", _ABSENT)
     skills = _require_list(card, "skills")
@@ -504,8 +503,8 @@ def _convert_js_requirements(members: dict[str, Node]) -> Node:
 
 def _check_js_scheme(members: dict[str, Node], scheme: Node) -> None:
     kind = members.get("type", _ABSENT).value
-    if not isinstance(kind, str) or kind not in SCHEME_TYPES:
-        raise RuleRefusal(scheme, f"type must be one of {', '.join(SCHEME_TYPES)}")
+    if not isinstance(kind, str) or kind not in WRAPPERS:
+        raise RuleRefusal(scheme, f"type must be one of {', '.join(WRAPPERS)}")
     if kind == "oauth2":
         flows = members.get("flows", _ABSENT)
         if not any(

@@ -28,13 +28,12 @@ Shape = Literal["one", "list", "map"]
 #: A type of Python's, and how messages call it.
 JsonType: TypeAlias = tuple[type, str]
 _OBJECT: Final[JsonType] = (dict, "an object")
-_JSON_TYPES: Final[dict[JsonKind, JsonType]] = {
+#: Of a kind or shape; all others are objects.
+_JSON_TYPES: Final[Mapping[str, JsonType]] = {
     "string": (str, "a string"),
     "bool": (bool, "true or false"),
-    "message": _OBJECT,
-    "free": _OBJECT,
+    "list": (list, "a list"),
 }
-_CONTAINERS: Final[dict[Shape, JsonType]] = {"list": (list, "a list"), "map": _OBJECT}
 
 # A message in a line, its fields in the order of the schema. A field is a string unless a type
 # follows: `bool`, `free` (a free-form object), a message; in [] a list of it, in {} a map of it.
@@ -191,20 +190,15 @@ def respelled(
     for name, child in value.items():
         spelled = fold(name) if lenient else name
         fields = [table[spelled] for table in tables if spelled in table]
-        renamed[spell(fields[0]) if fields else name] = _respelled_below(child, fields, respell)
+        below = [field.message for field in fields if field.message is not None]
+        if below and fields[0].shape == "list" and isinstance(child, list):
+            child = [respell(element, *below) for element in child]
+        elif below and fields[0].shape == "map" and isinstance(child, dict):
+            child = {key: respell(element, *below) for key, element in child.items()}
+        elif below:
+            child = respell(child, *below)
+        renamed[spell(fields[0]) if fields else name] = child
     return renamed
-
-
-def _respelled_below(value: Any, fields: list[Field], respell: Callable[..., Any]) -> Any:
-    """Return what a member holds, respelled: elements and entries by their fields' messages."""
-    below = [field.message for field in fields if field.message is not None]
-    if not below:
-        return value
-    if fields[0].shape == "list" and isinstance(value, list):
-        return [respell(element, *below) for element in value]
-    if fields[0].shape == "map" and isinstance(value, dict):
-        return {key: respell(element, *below) for key, element in value.items()}
-    return respell(value, *below)
 
 
 def _read_messages(table: str) -> dict[str, Message]:
@@ -228,8 +222,8 @@ def _read_field(text: str, messages: Mapping[str, Message], *, oneof: bool) -> F
         snake_name=snake(name),
         kind=kind,
         shape=shape,
-        expected=_CONTAINERS.get(shape, _JSON_TYPES[kind]),
-        element=_JSON_TYPES[kind],
+        expected=_JSON_TYPES.get(kind if shape == "one" else shape, _OBJECT),
+        element=_JSON_TYPES.get(kind, _OBJECT),
         message=message,
         required=mark == "!",
         presence=mark == "?" or (shape == "one" and kind in ("message", "free")),
@@ -285,18 +279,15 @@ def _of_message(
             child = value.get(name)
         if child is None:
             continue
+        place = (*above, name)
         if not isinstance(child, field.expected[0]):
-            yield finding_at("card.type", (*above, name), f"expected {field.expected[1]}")
-        elif field.shape == "one":
-            if field.message is not None and isinstance(child, dict):
-                yield from _of_message(child, field.message, (*above, name))
-        else:
-            yield from _of_elements(child, field, (*above, name))
-
-
-def _of_elements(value: Json, field: Field, above: tuple[str, ...]) -> Iterator[Finding]:
-    for token, element in children_of(value):
-        if not isinstance(element, field.element[0]):
-            yield finding_at("card.type", (*above, str(token)), f"expected {field.element[1]}")
-        elif field.message is not None and isinstance(element, dict):
-            yield from _of_message(element, field.message, (*above, str(token)))
+            yield finding_at("card.type", place, f"expected {field.expected[1]}")
+            continue
+        entries: list[tuple[tuple[str, ...], Json]] = [(place, child)]
+        if field.shape != "one":
+            entries = [((*place, str(token)), element) for token, element in children_of(child)]
+        for place, element in entries:
+            if not isinstance(element, field.element[0]):
+                yield finding_at("card.type", place, f"expected {field.element[1]}")
+            elif field.message is not None and isinstance(element, dict):
+                yield from _of_message(element, field.message, place)

@@ -12,7 +12,7 @@ advertised.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -26,29 +26,17 @@ SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
 Carrier = Literal["bearer", "basic", "header"]
 
 
-@dataclass(frozen=True, slots=True)
-class SchemeType:
-    """One of the five types of schemes.
-
-    Attributes:
-        name: The `type` of a 0.3 scheme.
-        wrapper: The member that holds a 1.0 scheme.
-        renamed: Members of the 1.0 form that 0.3 names differently.
-    """
-
-    name: SchemeName
-    wrapper: str
-    renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-
-#: By the `type` of a 0.3 scheme.
-SCHEME_TYPES: Final[dict[str, SchemeType]] = {
-    "apiKey": SchemeType("apiKey", "apiKeySecurityScheme", {"location": "in"}),
-    "http": SchemeType("http", "httpAuthSecurityScheme"),
-    "oauth2": SchemeType("oauth2", "oauth2SecurityScheme"),
-    "openIdConnect": SchemeType("openIdConnect", "openIdConnectSecurityScheme"),
-    "mutualTLS": SchemeType("mutualTLS", "mtlsSecurityScheme"),
+#: The member that holds a scheme of 1.0, by the `type` of one of 0.3.
+WRAPPERS: Final[Mapping[SchemeName, str]] = {
+    "apiKey": "apiKeySecurityScheme",
+    "http": "httpAuthSecurityScheme",
+    "oauth2": "oauth2SecurityScheme",
+    "openIdConnect": "openIdConnectSecurityScheme",
+    "mutualTLS": "mtlsSecurityScheme",
 }
+_TYPES: Final[Mapping[str, SchemeName]] = {name: name for name in WRAPPERS}
+#: Of an API key, the member of 1.0 and that of 0.3; all others have one name in both.
+LOCATION: Final = ("location", "in")
 _REQUIREMENT: Final = CARD_1_0.messages["securityRequirements"]
 _SCHEME_1_0: Final = CARD_1_0.messages["securitySchemes"]
 _SCHEME_0_3: Final = CARD_0_3.messages["securitySchemes"]
@@ -143,46 +131,37 @@ def schemes_of(document: Mapping[str, Json], *, flat_first: bool = False) -> dic
 
 def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
     scheme = members_of(respelled(declared, _SCHEME_1_0, _SCHEME_0_3))
-    wrapped = unwrapped(scheme)
-    flat = type_of_flat(scheme)
-    wrappers = [w for kind in SCHEME_TYPES.values() if scheme.get(w := kind.wrapper) is not None]
-    if not isinstance(declared, dict):
-        problem = f"expected a security scheme, an object, and found {kind_of(declared)}"
-    else:
-        problem = _find_problem(scheme, wrapped and wrapped[0], flat, wrappers)
+    wrapped, flat = unwrapped(scheme), type_of_flat(scheme)
+    wrappers = [member for member in WRAPPERS.values() if scheme.get(member) is not None]
+    problem = f"expected a security scheme, an object, and found {kind_of(declared)}"
+    if isinstance(declared, dict):
+        problem = _find_problem(scheme, wrapped[0] if wrapped else None, flat, wrappers)
     scheme_type, members = wrapped or (None, {})
     if wrapped is None or (flat_first and flat is not None):
         names = {"type", *wrappers}
         scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in names}
-    type_name = scheme_type.name if scheme_type is not None and not problem else None
-    return Scheme(name, type_name, members, problem or None)
+    return Scheme(name, None if problem else scheme_type, members, problem or None)
 
 
 def _find_problem(
     scheme: dict[str, Json],
-    wrapped: SchemeType | None,
-    flat: SchemeType | None,
+    wrapped: SchemeName | None,
+    flat: SchemeName | None,
     wrappers: list[str],
 ) -> str:
     """Return why a scheme cannot be read in one way; empty where it can."""
     if len(wrappers) > 1:
         return f"{' and '.join(wrappers)} are set, and a scheme is one of them"
     if wrapped is None and flat is None:
-        return f"its type is none of {', '.join(SCHEME_TYPES)}"
-    if wrapped is not None and scheme.get("type") is not None and wrapped is not flat:
+        return f"its type is none of {', '.join(WRAPPERS)}"
+    if wrapped is not None and scheme.get("type") is not None and wrapped != flat:
         return f"its type is said twice: {_shown(scheme['type'])} and {wrappers[0]}"
-    if wrapped is not None and (twice := _named_twice(scheme, wrapped)):
-        return f"`{twice}` is there twice, by its names in A2A 1.0 and 0.3"
+    if members_of(scheme.get(WRAPPERS["apiKey"])).keys() >= {*LOCATION}:
+        return f"`{LOCATION[0]}` is there twice, by its names in A2A 1.0 and 0.3"
     for message in (_SCHEME_1_0, _SCHEME_0_3):
         for problem in type_problems(scheme, message):
             return f"{problem.message} at {problem.path}"
     return ""
-
-
-def _named_twice(scheme: Mapping[str, Json], kind: SchemeType) -> str:
-    """Return a member of a wrapped scheme that has its name of 0.3 beside its own; or empty."""
-    inside = members_of(scheme.get(kind.wrapper))
-    return next((n for n, old in kind.renamed.items() if n in inside and old in inside), "")
 
 
 #: The end of what is said of a requirement whose scheme is missing.
@@ -202,27 +181,21 @@ def requirements_of(
         declared: The schemes of the card.
         tokens: Where the owner stands in the card.
     """
-    for requirement in _read_requirements(owner, tokens):
-        undeclared = [name for name in requirement.schemes if name not in declared]
-        if undeclared:
-            problem = f"a requirement names {_shown(undeclared[0])}, {UNDECLARED}"
-            requirement = replace(requirement, problem=problem)
-        yield requirement
-
-
-def _read_requirements(owner: Mapping[str, Json], above: tuple[str, ...]) -> Iterator[Requirement]:
     for member in ("securityRequirements", "security"):
         for spelled, listed in _security_members(owner, member):
-            place = (*above, spelled)
+            place = (*tokens, spelled)
             if isinstance(listed, list):
                 for index, element in enumerate(listed):
-                    yield _read_requirement(element, member, (*place, str(index)))
+                    yield _read_requirement(element, member, declared, (*place, str(index)))
             elif listed is not None:
                 problem = f"expected a list of requirements, and found {kind_of(listed)}"
                 yield Requirement(place, listed, problem=problem)
 
 
-def _read_requirement(value: Json, member: str, place: tuple[str, ...]) -> Requirement:
+def _read_requirement(
+    value: Json, member: str, declared: Mapping[str, Scheme] | None, place: tuple[str, ...]
+) -> Requirement:
+    """Read one alternative; without `declared`, whatever schemes it names."""
     if not isinstance(value, dict):
         problem = f"expected a requirement, an object, and found {kind_of(value)}"
         return Requirement(place, value, problem=problem)
@@ -241,6 +214,10 @@ def _read_requirement(value: Json, member: str, place: tuple[str, ...]) -> Requi
             problem = f"expected a list of the scopes of {_shown(name)}, each a string"
             return Requirement(place, value, problem=problem)
         schemes[name] = scopes
+    for name in schemes:
+        if declared is not None and name not in declared:
+            problem = f"a requirement names {_shown(name)}, {UNDECLARED}"
+            return Requirement(place, value, schemes, problem)
     return Requirement(place, value, schemes)
 
 
@@ -317,7 +294,7 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
     """
     if not isinstance(listed := owner.get("securityRequirements"), list):
         return None
-    read = [_read_requirement(requirement, "securityRequirements", ()) for requirement in listed]
+    read = [_read_requirement(entry, "securityRequirements", None, ()) for entry in listed]
     if any(requirement.problem is not None for requirement in read):
         return None
     return [
@@ -325,24 +302,28 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
     ]
 
 
-def type_of_flat(scheme: Mapping[str, Json]) -> SchemeType | None:
+def type_of_flat(scheme: Mapping[str, Json]) -> SchemeName | None:
     """Return the type that a scheme of 0.3 names; None where it names none that is known."""
     name = scheme.get("type")
-    return SCHEME_TYPES.get(name) if isinstance(name, str) else None
+    return _TYPES.get(name) if isinstance(name, str) else None
 
 
-def unwrapped(scheme: Mapping[str, Any]) -> tuple[SchemeType, dict[str, Any]] | None:
+def unwrapped(scheme: Mapping[str, Any]) -> tuple[SchemeName, dict[str, Any]] | None:
     """Return the type of a scheme of 1.0, and its members as 0.3 names them.
 
     None for another form. No value of a member is looked at.
     """
-    for scheme_type in SCHEME_TYPES.values():
-        wrapped = scheme.get(scheme_type.wrapper)
-        if isinstance(wrapped, dict):
-            return scheme_type, {
-                scheme_type.renamed.get(name, name): v for name, v in wrapped.items()
-            }
+    for name, wrapper in WRAPPERS.items():
+        if isinstance(members := scheme.get(wrapper), dict):
+            return name, renamed(name, members, *LOCATION)
     return None
+
+
+def renamed(name: SchemeName, members: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return the members of a scheme, of an API key with the other name of its location."""
+    if name != "apiKey":
+        return {**members}
+    return {new if member == old else member: value for member, value in members.items()}
 
 
 def _security_members(owner: Mapping[str, Json], member: str) -> Iterator[tuple[str, Json]]:
@@ -521,7 +502,10 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
     """
     schemes: list[tuple[str, _Scheme]] = []
     for entry in _entries(authentication):
-        word, settings = (entry, {}) if isinstance(entry, str) else _typed(entry)
+        settings = members_of(entry)
+        word = entry if isinstance(entry, str) else settings.get("type", settings.get("scheme"))
+        if not isinstance(word, str):
+            raise CardRefused("card.auth_type", "an entry of `authentication` has no `type`")
         if word.lower() in _OPEN:
             continue
         make = AUTHENTICATION.get(word.lower().replace("-", ""))
@@ -538,28 +522,18 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
     return derive_security(schemes, required=required is not False)
 
 
-def _entries(authentication: Json) -> Iterator[Json]:
+def _entries(authentication: Json) -> list[Json]:
+    members = members_of(authentication)
     if isinstance(authentication, list):
-        yield from authentication
-    elif isinstance(authentication, dict) and isinstance(
-        listed := authentication.get("schemes"), list
-    ):
-        yield from listed
-    elif isinstance(authentication, dict) and "type" in authentication:
-        yield authentication
-    elif authentication is not None and authentication != {"required": False}:
-        raise CardRefused(
-            "card.auth_type",
-            "`authentication` names neither `schemes` nor a `type`, so nobody can say what a "
-            "caller has to send",
-        )
-
-
-def _typed(entry: Json) -> tuple[str, Settings]:
-    kind = entry.get("type", entry.get("scheme")) if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or not isinstance(kind, str):
-        raise CardRefused("card.auth_type", "an entry of `authentication` has no `type`")
-    return kind, entry
+        return authentication
+    if isinstance(listed := members.get("schemes"), list):
+        return listed
+    if "type" in members:
+        return [authentication]
+    if authentication in (None, {"required": False}):
+        return []
+    text = "`authentication` names neither `schemes` nor a `type`, so nobody can say what a caller "
+    raise CardRefused("card.auth_type", text + "has to send")
 
 
 def _setting(settings: Settings, *names: str) -> str:

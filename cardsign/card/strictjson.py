@@ -201,70 +201,61 @@ class _Walk:
         self._text = text
         self._max_depth = max_depth
         self._pos = 0
-        self._name_pos = 0
         self._path: list[str | int] = []
 
     def values(self) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
         """Yield as :func:`offsets` does."""
-        names: list[set[str] | None] = []  # of each object that is open; None of an array
-        is_open = True
-        while is_open:
-            char = self._next()
-            is_member = bool(names) and names[-1] is not None
-            yield tuple(self._path), self._name_pos if is_member else self._pos, self._pos
-            if char in ("{", "["):
-                self._enter()
-                if self._next() != ("}" if char == "{" else "]"):
-                    names.append(set() if char == "{" else None)
-                    self._go_to_value(names[-1], 0)
-                    continue
-                self._pos += 1
-            elif char == '"':
-                self._string()
-            else:
-                self._literal()
-            is_open = self._leave(names)
+        yield from self._value(None)
         if self._next():
             raise self._refused("json.trailing", f"{self._found()} follows the JSON value")
 
-    def _enter(self) -> None:
-        if len(self._path) >= self._max_depth:
-            raise self._refused(
-                "json.depth", f"arrays and objects are nested more than {self._max_depth} deep"
-            )
-        self._pos += 1
+    def _value(self, name_pos: int | None) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+        char = self._next()
+        yield tuple(self._path), self._pos if name_pos is None else name_pos, self._pos
+        if char in ("{", "["):
+            yield from self._children("}" if char == "{" else "]")
+        elif char == '"':
+            self._string()
+        else:
+            self._literal()
 
-    def _leave(self, names: list[set[str] | None]) -> bool:
-        """Step from a value that ended to the next one; False where there is none."""
-        while names:
-            last, close = self._path.pop(), "]" if names[-1] is None else "}"
-            char = self._next()
+    def _children(self, close: str) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+        """Yield what stands in the object or array that opens here, and step behind it."""
+        if len(self._path) >= self._max_depth:
+            message = f"arrays and objects are nested more than {self._max_depth} deep"
+            raise self._refused("json.depth", message)
+        self._pos += 1
+        names: set[str] = set()
+        index, char = 0, self._next()
+        if char == close:
+            self._pos += 1
+        while char != close:
+            if close == "}":
+                yield from self._value(self._name(names))
+            else:
+                self._path.append(index)
+                yield from self._value(None)
+            self._path.pop()
+            index, char = index + 1, self._next()
             if char not in {",", close}:
                 raise self._expected(f"`,` or `{close}`")
             self._pos += 1
-            if char == ",":
-                self._go_to_value(names[-1], last + 1 if isinstance(last, int) else 0)
-                return True
-            names.pop()
-        return False
 
-    def _go_to_value(self, names: set[str] | None, index: int) -> None:
-        """Enter an element of an array, or read a member's name; `names` were there before it."""
-        if names is None:
-            self._path.append(index)
-            return
+    def _name(self, names: set[str]) -> int:
+        """Read a member's name and its colon, and return where it begins; `names` stand before."""
         if self._next() != '"':
             raise self._expected("a member name in double quotes")
-        self._name_pos = self._pos
+        start = self._pos
         name = self._string()
         self._path.append(name)
         if name in names:
             message = "the object already has a member of this name"
-            raise self._refused("json.duplicate_member", message, at=self._name_pos)
+            raise self._refused("json.duplicate_member", message, at=start)
         names.add(name)
         if self._next() != ":":
             raise self._expected("a colon after the member name")
         self._pos += 1
+        return start
 
     def _literal(self) -> None:
         start = self._pos

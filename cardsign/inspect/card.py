@@ -490,7 +490,7 @@ def _predict(
 ) -> tuple[PredictedOutcome, str]:
     payload = payloads.payload_or_refusal(verifier.profile)
     if not isinstance(payload, Payload):
-        return "unknown" if verifier.converts else "refused", payload.message
+        return "unknown" if verifier.is_js else "refused", payload.message
     if not payload.value:
         return "unknown", "nothing of the card is left to sign"
     refused = [entry for entry in signatures if entry.report.verdict == "refused"]
@@ -508,7 +508,7 @@ def _find_acceptable(
 ) -> tuple[PredictedOutcome, str]:
     """Return what a verifier says by the headers of those that fit its payload."""
     fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
-    typed = [entry for entry in fitting if not verifier.wants_typ or "typ" in (entry.header or {})]
+    typed = [entry for entry in fitting if not verifier.is_js or "typ" in (entry.header or {})]
     for entry in typed:
         if _USUAL.issuperset(entry.header or {}):
             return "accepted", f"signature {entry.report.index} fits {verifier.profile}"

@@ -16,7 +16,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from cardsign.card.convert import form_of
 from cardsign.card.document import Card
 from cardsign.card.extensions import check_audience, declares_extended_card
 from cardsign.card.interfaces import current_interfaces
@@ -128,7 +127,8 @@ def _name_card(file: str) -> str:
 
 def _check_legacy(older: Mapping[str, Json], public: Mapping[str, Json]) -> None:
     """Check that older clients are told of the same agent as all others."""
-    problem = "its form is that of A2A 1.0" if form_of(older) == "1.0" else ""
+    is_older = Card.from_object(older).a2a_version == "0.3"
+    problem = "" if is_older else "its form is that of A2A 1.0"
     for name in ("name", "version"):
         if not problem and older.get(name) != public.get(name):
             problem = f"its {name} is not that of the public card"
