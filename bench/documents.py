@@ -70,9 +70,10 @@ class Issuer:
 
 def issuer_at(origin: str, name: str, now: datetime) -> Issuer:
     """Make one, with fresh keys that are forgotten."""
-    issuer = FakeIssuer(now, origin=origin, roots=["owner"], threshold=1)
+    issuer = FakeIssuer(now, origin=origin)
     card = json.loads(portable_card(origin))
-    keyset = issuer.keyset(iat=issuer.t0 - DAY)
+    root = issuer.quorum(1, "owner")
+    keyset = issuer.keyset("owner", root=root, iat=issuer.t0 - DAY)
     served = {
         CARD_PATH: issuer.signed_card(card),
         KEYSET_PATH.format(epoch=1, version=1): keyset,

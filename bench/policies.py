@@ -47,7 +47,7 @@ def measure_policies(rounds: int) -> dict[str, str]:
 
 def cases(size: int, history: int, now: datetime) -> dict[str, Callable[[], None]]:
     """A verification of the same card under each policy."""
-    them = FakeIssuer(now, origin=_ORIGIN, roots=["owner"], threshold=1)
+    them = FakeIssuer(now, origin=_ORIGIN)
     card = json.loads(portable_card(_ORIGIN))
     signed = them.signed_card(card)
     key = them.key("card").public
@@ -82,10 +82,11 @@ def cases(size: int, history: int, now: datetime) -> dict[str, Callable[[], None
 
     def following(keysets: int) -> Callable[[], None]:
         begun = them.t0 - _DAY - keysets * 60
-        chain = [them.keyset(iat=begun, exp=begun + 390 * _DAY)]
+        root = them.quorum(1, "owner")
+        chain = [them.keyset("owner", root=root, iat=begun, exp=begun + 390 * _DAY)]
         for at in range(1, keysets):
             iat = begun + at * 60
-            chain.append(them.keyset_after(chain[-1], iat=iat, exp=iat + 390 * _DAY))
+            chain.append(them.keyset_after(chain[-1], "owner", iat=iat, exp=iat + 390 * _DAY))
         release = them.release(chain[-1], **them.listing(card, seq=1))
         pin = KeysetAnchor(KeysetId(1, 1, digest_of(chain[0])))
         policy = Policy((TrustedIssuer("tides", pin, places),))

@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.findings import list_codes
-from cardsign.testing.conformance import read_file
 from tests.attack_runner.corpus import (
     CORPUS,
     FORMAT,
@@ -26,6 +25,7 @@ from tests.attack_runner.corpus import (
     Case,
     inputs_of,
     load_attacks,
+    read_file,
 )
 from tests.attack_runner.make import spread
 from tests.attack_runner.outcome import Outcome, Traffic, deviations

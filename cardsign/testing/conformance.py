@@ -15,7 +15,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from typing import Any, Final
 
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, read_bytes
-from cardsign.jose import base64url
 from cardsign.programs import Program, ProgramError, run
 from cardsign.tomltext import read_toml
 from cardsign.trust.policy import ACCEPTED
@@ -38,9 +36,8 @@ _MAX_ANSWER: Final = 1024 * 1024
 _MAX_CARD: Final = 64 * 1024 * 1024  # bytes; one of the corpus has 50 MB
 #: Of a case in which the card comes without an origin.
 _ORIGIN: Final = "https://tides.example"
-#: The two ways in which an answer is wrong.
+#: The worse of the two ways in which an answer is wrong.
 ATTACK_TRUSTED: Final = "an attack is trusted"
-HONEST_REFUSED: Final = "an honest card is not trusted"
 _PLAIN_ISSUER: Final = {"name", "origins", "freshness", "anchor"}
 _PLAIN_STEP: Final = {"card", "subject", "now", "expect"}
 
@@ -93,11 +90,8 @@ class ConformanceReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as JSON."""
-        return {
-            "cases": self.cases,
-            "wrong": [{"case": name, "problem": text} for name, text in self.wrong.items()],
-            "left_out": dict(self.left_out),
-        }
+        wrong = [{"case": name, "problem": text} for name, text in self.wrong.items()]
+        return {"cases": self.cases, "wrong": wrong, "left_out": dict(self.left_out)}
 
 
 def read_cases(folder: Path) -> tuple[list[ConformanceCase], Counter[str]]:
@@ -110,8 +104,18 @@ def read_cases(folder: Path) -> tuple[list[ConformanceCase], Counter[str]]:
         UsageFault: ``usage.invalid``: there are no cases, or a file is none of the corpus.
         FileFault: A file is a link, device or pipe, too long, or cannot be read.
     """
-    left_out: Counter[str] = Counter()
-    cases = [*_read_vectors(folder, left_out), *_read_attacks(folder, left_out)]
+    cases_and_needs: list[ConformanceCase | str] = []
+    for place, read in (("vectors/cards", _read_vector), ("attacks", _read_attack)):
+        for path in sorted((folder / place).glob("*.json")):
+            try:
+                document = json.loads(read_bytes(path, max_bytes=MAX_INPUT_BYTES, plain=True))
+                cases_and_needs += read(path.stem, document)
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+                message = "this is no file of the corpus"
+                hint = "See tests/attacks/README.md and tests/vectors/README.md."
+                raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
+    cases = [case for case in cases_and_needs if isinstance(case, ConformanceCase)]
+    left_out = Counter(need for need in cases_and_needs if isinstance(need, str))
     if not cases:
         hint = "Name the folder tests of a checkout of cardsign."
         raise UsageFault("usage.invalid", "it holds no cases", path=str(folder), hint=hint)
@@ -137,26 +141,21 @@ def run_cases(folder: Path, command: str) -> ConformanceReport:
     words = _split_command(command)
     with tempfile.TemporaryDirectory() as keys, ThreadPoolExecutor(os.cpu_count()) as pool:
         problems = pool.map(partial(_find_problem, words, Path(keys)), enumerate(cases))
-        wrong = {case.name: problem for case, problem in zip(cases, problems, strict=True)}
-    return ConformanceReport(
-        len(cases), {name: problem for name, problem in wrong.items() if problem}, left_out
-    )
+        wrong = {case.name: text for case, text in zip(cases, problems, strict=True) if text}
+    return ConformanceReport(len(cases), wrong, left_out)
 
 
 def _split_command(command: str) -> list[str]:
     """Return the words of a command; files are named from the root, where it runs."""
     try:
-        words = shlex.split(command)
+        program, *arguments = shlex.split(command)
     except ValueError as exc:
-        raise UsageFault("usage.invalid", f"--verifier names no command: {exc}") from exc
-    if not words:
-        raise UsageFault("usage.invalid", "--verifier names no command: it is empty")
-    program, *arguments = words
+        raise UsageFault("usage.invalid", f"--verifier names no command: {command!r}") from exc
     path = shutil.which(program)
     if path is None:
         raise UsageFault("usage.invalid", f"there is no program {program!r}")
-    named = [os.path.abspath(word) if os.path.isfile(word) else word for word in arguments]
-    return [os.path.abspath(path), *named]
+    words = (path, *arguments)
+    return [os.path.abspath(word) if os.path.isfile(word) else word for word in words]
 
 
 def _find_problem(words: list[str], folder: Path, numbered: tuple[int, ConformanceCase]) -> str:
@@ -173,55 +172,28 @@ def _find_problem(words: list[str], folder: Path, numbered: tuple[int, Conforman
     except ProgramError as failure:
         if failure.status not in (EXIT_NOT_TRUSTED, EXIT_NO_VERDICT):
             return f"no answer: the program {failure.what} {failure.complaint}".strip()
-        return HONEST_REFUSED if case.is_trusted else ""
+        return "an honest card is not trusted" if case.is_trusted else ""
     return "" if case.is_trusted else ATTACK_TRUSTED
 
 
 # The cases, as tests/vectors/README.md and tests/attacks/README.md describe them.
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[Any]:
-    """Read a file of the corpus; whatever is wrong with it is said by its name."""
-    try:
-        yield json.loads(read_bytes(path, max_bytes=MAX_INPUT_BYTES, plain=True))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
-        problem = "its members have other types"
-        if isinstance(exc, RecursionError):
-            problem = "it is nested too deep"
-        elif isinstance(exc, KeyError):
-            problem = f"lacks {exc}"
-        elif isinstance(exc, ValueError):
-            problem = str(exc)
-        message = f"this is no file of the corpus: {problem}"
-        hint = "See tests/attacks/README.md and tests/vectors/README.md."
-        raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
+def _read_vector(name: str, vector: Mapping[str, Any]) -> Iterator[ConformanceCase | str]:
+    """Yield the case of a card under the readings of A2A that sign all of a card."""
+    if set(vector["accepted_profiles"]) != set(ACCEPTED["full"]):
+        yield "signatures that leave parts of a card out"
+        return
+    card, keys = base64.b64decode(vector["card_base64"]), json.dumps(vector["jwks"]).encode()
+    is_trusted = vector["expect"]["verdict"] == "trusted"
+    yield ConformanceCase(f"cards/{name}", card, keys, _ORIGIN, is_trusted)
 
 
-def _read_vectors(folder: Path, left_out: Counter[str]) -> Iterator[ConformanceCase]:
-    """Yield the cases of signed cards under the readings of A2A that sign all of a card."""
-    for path in sorted((folder / "vectors" / "cards").glob("*.json")):
-        with _reading(path) as vector:
-            if set(vector["accepted_profiles"]) != set(ACCEPTED["full"]):
-                left_out["signatures that leave parts of a card out"] += 1
-                continue
-            card = base64.b64decode(vector["card_base64"])
-            is_trusted = vector["expect"]["verdict"] == "trusted"
-            keys = json.dumps(vector["jwks"]).encode()
-            yield ConformanceCase(f"cards/{path.stem}", card, keys, _ORIGIN, is_trusted)
-
-
-def _read_attacks(folder: Path, left_out: Counter[str]) -> Iterator[ConformanceCase]:
-    """Yield attacks and their honest twins."""
-    for path in sorted((folder / "attacks").glob("*.json")):
-        with _reading(path) as attack:
-            left_out["a network"] += len(attack.get("transcripts", ()))
-            for members in attack["cases"]:
-                case = _read_case(path.stem, attack["files"], members)
-                if isinstance(case, str):
-                    left_out[case] += 1
-                else:
-                    yield case
+def _read_attack(name: str, attack: Mapping[str, Any]) -> Iterator[ConformanceCase | str]:
+    """Yield an attack in its variants, and its honest twins."""
+    yield from ("a network" for _ in attack.get("transcripts", ()))
+    for members in attack["cases"]:
+        yield _read_case(name, attack["files"], members)
 
 
 def _read_case(
@@ -234,60 +206,48 @@ def _read_case(
         return "a memory"
     if step.keys() - _PLAIN_STEP:
         return "statements, or a second card"
-    issuer = _read_plain_issuer(read_file(files, members["policy"]))
-    if issuer is None or "issuer" not in step["subject"]:
+    plain = _read_plain_policy(describe_bytes(files, files[members["policy"]]))
+    if plain is None or "issuer" not in step["subject"]:
         return "a policy"
-    described = step["card"]
+    described, (keys, origin) = step["card"], plain
     card = describe_bytes(files, files[described] if isinstance(described, str) else described)
-    jwks = json.dumps({"keys": [key["public"] for key in issuer["anchor"]["keys"]]}).encode()
-    name, is_trusted = f"{stem}/{members['id']}", members["kind"] == "twin"
-    return ConformanceCase(name, card, jwks, str(issuer["origins"][0]), is_trusted)
+    jwks, is_trusted = json.dumps({"keys": keys}).encode(), members["kind"] == "twin"
+    return ConformanceCase(f"{stem}/{members['id']}", card, jwks, origin, is_trusted)
 
 
-def _read_plain_issuer(policy: bytes) -> dict[str, Any] | None:
-    """Return the issuer of a policy that says no more than its keys and its origin.
+def _read_plain_policy(policy: bytes) -> tuple[list[Any], str] | None:
+    """Return the keys and the origin of the issuer of a policy that says no more than these.
 
     The origin goes into a command of the user's, so it must be one.
     """
     try:
         document = read_toml(policy) if len(policy) <= MAX_POLICY_BYTES else {}
         (issuer,) = document["issuer"]
-        (origin,) = issuer["origins"]
-        issuer["origins"] = [parse_origin(origin)]
+        (origin,) = map(parse_origin, issuer["origins"])
+        keys = [key["public"] for key in issuer["anchor"]["keys"]]
     except (ValueError, KeyError, CardRefused):
         return None
     is_plain = document.keys() == {"format", "issuer"} and not issuer.keys() - _PLAIN_ISSUER
-    is_waived = issuer.get("freshness") == "waived" and origin.count("/") == 2
-    return issuer if is_plain and is_waived and "keys" in issuer["anchor"] else None
-
-
-def read_file(files: Mapping[str, Description], name: str) -> bytes:
-    """Return the bytes of a file that the corpus describes."""
-    return describe_bytes(files, files[name])
+    return (keys, str(origin)) if is_plain and issuer.get("freshness") == "waived" else None
 
 
 def describe_bytes(files: Mapping[str, Description], described: Description) -> bytes:
-    """Return the bytes that a description of the corpus stands for."""
+    """Return the bytes that a description of the corpus stands for; a statement has none here."""
     match described:
         case {"json": value}:
             return json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n"
         case {"compact": value}:
-            return _compact(value)
-        case {"statement": parts}:
-            signatures = [
-                {**signature, "protected": base64url.encode(_compact(signature["protected"]))}
-                for signature in parts["signatures"]
-            ]
-            payload = base64url.encode(_compact(_payload(files, parts)))
-            return _compact({"payload": payload, "signatures": signatures})
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
         case {"text": text}:
             return str(text).encode()
         case {"lines": lines}:
             return "".join(f"{line}\n" for line in lines).encode()
         case {"base64": text}:
             return base64.b64decode(text, validate=True)
+        case {"file": name}:
+            return describe_bytes(files, files[name])
         case {"of": base, "replace": edits}:
-            return _edited(read_file(files, base).decode(), edits).encode()
+            return _edited(describe_bytes(files, files[base]).decode(), edits).encode()
         case {"pieces": pieces}:
             return _joined(files, pieces)
     raise ValueError(f"no such description: {sorted(described)}")
@@ -296,25 +256,11 @@ def describe_bytes(files: Mapping[str, Description], described: Description) -> 
 def _joined(files: Mapping[str, Description], pieces: Iterable[Description]) -> bytes:
     data = bytearray()
     for piece in pieces:
-        part, times = _piece(files, piece), piece.get("times", 1)
+        part, times = describe_bytes(files, piece), piece.get("times", 1)
         if len(data) + max(len(part), 1) * times > _MAX_CARD:
             raise ValueError(f"pieces make more than {_MAX_CARD} bytes")
         data += part * times
     return bytes(data)
-
-
-def _payload(files: Mapping[str, Description], parts: Description) -> Mapping[str, Any]:
-    """Return the payload of a statement, or that of another with some members replaced, sorted."""
-    payload: Mapping[str, Any] = parts["payload"]
-    if "of" not in parts:
-        return payload
-    base = _payload(files, files[parts["of"]]["statement"])
-    members = {**base, **payload}
-    return {name: members[name] for name in sorted(members) if name not in parts.get("without", ())}
-
-
-def _compact(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _edited(text: str, edits: list[list[str]]) -> str:
@@ -327,9 +273,3 @@ def _edited(text: str, edits: list[list[str]]) -> str:
         parts += [text[done:start], new]
         done = start + len(old)
     return "".join([*parts, text[done:]])
-
-
-def _piece(files: Mapping[str, Description], piece: Description) -> bytes:
-    if "file" in piece:
-        return read_file(files, piece["file"])
-    return describe_bytes(files, {name: value for name, value in piece.items() if name != "times"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,10 +12,9 @@ from cardsign.api import sign_card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import jcs
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import StatementAlg
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
-from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.keyset import read_keyset
 from cardsign.statements.signing import sign_statement
 
 DAY: Final = 24 * 60 * 60
@@ -23,7 +22,7 @@ Members = dict[str, Any]
 
 
 class FakeIssuer:
-    """An issuer whose keys have names: two roots of three sign its keysets, ``rel`` its releases.
+    """An issuer with named keys: ``ann`` and ``bob`` sign its keysets, ``rel`` its releases.
 
     A key is made when it is first named, and is forgotten with the object. Nothing is checked:
     any change of any member can be given, so that dishonest statements can be made as well.
@@ -46,39 +45,24 @@ class FakeIssuer:
 
     Attributes:
         origin: Where its cards and statements are; the issuer's name is the host.
+        name: Of the issuer.
         url: Where its public card is.
         t0: The time at which it speaks, in seconds since 1970.
-        roots: Names of its root keys.
-        threshold: How many of them sign.
+        keys: Its keys by name.
     """
 
-    def __init__(
-        self,
-        now: datetime,
-        *,
-        origin: str = "https://tides.example",
-        roots: Iterable[str] = ("ann", "bob", "cat"),
-        threshold: int = 2,
-        make_key: Callable[[str], PrivateKey] | None = None,
-    ) -> None:
+    def __init__(self, now: datetime, *, origin: str = "https://tides.example") -> None:
         self.origin = origin
         self.name = origin.partition("://")[2]
         self.url = f"{origin}/.well-known/agent-card.json"
         self.t0 = int(now.timestamp())
-        self.roots = tuple(roots)
-        self.threshold = threshold
-        self._make_key = make_key
-        self._keys: dict[str, PrivateKey] = {}
-
-    # -------------------------------------------------------------- keys
+        self.keys: dict[str, PrivateKey] = {}
 
     def key(self, name: str) -> PrivateKey:
         """Return the key of that name: RS256 if the name begins with ``rsa``, otherwise ES256."""
-        if name not in self._keys:
-            alg: StatementAlg = "RS256" if name.startswith("rsa") else "ES256"
-            make = self._make_key
-            self._keys[name] = make(name) if make else PrivateKey.generate(alg)
-        return self._keys[name]
+        if name not in self.keys:
+            self.keys[name] = PrivateKey.generate("RS256" if name.startswith("rsa") else "ES256")
+        return self.keys[name]
 
     def thumbprint(self, name: str) -> str:
         """Return the RFC 7638 thumbprint of a key, which statements use as its kid."""
@@ -89,30 +73,23 @@ class FakeIssuer:
         return JwkSet.of(self.key(name).public for name in names or ("card",))
 
     def quorum(self, threshold: int, *names: str) -> Members:
-        """Return a member ``root`` or ``recovery``. ``name:holder`` says who holds a key."""
-        pairs = [name.partition(":") for name in names]
-        keys = [
-            {"public": self.key(name).public.jwk(), "holder": holder or name}
-            for name, _, holder in pairs
-        ]
+        """Return a member ``root`` or ``recovery``, each of whose keys somebody else holds."""
+        keys = [{"public": self.key(name).public.jwk(), "holder": name} for name in names]
         return {"threshold": threshold, "keys": keys}
 
     def entry(self, name: str, *roles: str, **changes: Any) -> Members:
         """Return an entry of ``keys`` in a keyset; it is valid for 300 days, from yesterday."""
-        return {
-            "public": self.key(name).public.jwk(),
-            "roles": list(roles),
-            "holder": "harbour",
-            "nbf": self.t0 - DAY,
-            "exp": self.t0 + 300 * DAY,
-            **changes,
-        }
+        public, nbf, exp = self.key(name).public.jwk(), self.t0 - DAY, self.t0 + 300 * DAY
+        entry = {"public": public, "roles": list(roles), "holder": "harbour"}
+        return {**entry, "nbf": nbf, "exp": exp, **changes}
 
-    # -------------------------------------------------------------- keysets
+    def keyset(self, *signers: str, **changes: Any) -> bytes:
+        """Return keyset 1.1 with these changes, signed by ``ann`` and ``bob`` or those named.
 
-    def keyset_members(self, **changes: Any) -> Members:
-        """Return what keyset 1.1 says, with these changes; recovery is by ``rita``."""
-        return {
+        Recovery is by ``rita``.
+        """
+        releases = [self.entry(name, "release") for name in ("rel", "rel2")]
+        members: Members = {
             "format": "cardsign-keyset/1",
             "issuer": self.name,
             "origins": [self.origin],
@@ -121,57 +98,27 @@ class FakeIssuer:
             "prev": None,
             "iat": self.t0,
             "exp": self.t0 + 90 * DAY,
-            "root": self.quorum(self.threshold, *self.roots),
+            "root": self.quorum(2, "ann", "bob", "cat"),
             "recovery": self.quorum(1, "rita"),
-            "keys": [
-                self.entry("card", "card"),
-                self.entry("rel", "release"),
-                self.entry("rel2", "release"),
-            ],
+            "keys": [self.entry("card", "card"), *releases],
             "revoked": [],
-            **changes,
         }
-
-    def keyset(self, *signers: str, **changes: Any) -> bytes:
-        """Return a keyset statement with these changes, signed by enough roots or those named."""
-        payload = jcs(self.keyset_members(**changes))
-        names = signers or self.roots[: self.threshold]
-        return sign_statement(payload, map(self.key, names), TYP_KEYSET)
+        names = signers or ("ann", "bob")
+        return sign_statement(jcs(members | changes), map(self.key, names), TYP_KEYSET)
 
     def keyset_after(self, previous: bytes, *signers: str, **changes: Any) -> bytes:
         """Return the next version, a day later, with these changes."""
         members = members_of(previous)
-        honest = {
-            **members,
-            "version": members["version"] + 1,
-            "prev": digest_of(previous),
-            "iat": members["iat"] + DAY,
-            "exp": members["exp"] + DAY,
-        }
-        return self.keyset(*signers, **{**honest, **changes})
+        members |= {"version": members["version"] + 1, "prev": digest_of(previous)}
+        members |= {"iat": members["iat"] + DAY, "exp": members["exp"] + DAY}
+        return self.keyset(*signers, **(members | changes))
 
-    def keyset_recovered(self, previous: bytes, *signers: str, **changes: Any) -> bytes:
-        """Version 1 of the next epoch, whose root is ``dan`` alone; he and ``rita`` sign."""
-        members = members_of(previous)
-        honest = {
-            **members,
-            "epoch": members["epoch"] + 1,
-            "version": 1,
-            "prev": None,
-            "root": self.quorum(1, "dan"),
-            "revoked": [],
-        }
-        return self.keyset(*(signers or ("dan", "rita")), **{**honest, **changes})
-
-    # -------------------------------------------------------------- releases and cards
-
-    def release_members(self, keyset: KeysetStatement | bytes, /, **changes: Any) -> Members:
-        """Return what release 5 under a keyset says, with these changes."""
-        statement = read_keyset(keyset) if isinstance(keyset, bytes) else keyset
-        return {
+    def release(self, keyset: bytes, /, *signers: str, **changes: Any) -> bytes:
+        """Return release 5 under a keyset statement, with these changes, signed by ``rel``."""
+        members: Members = {
             "format": "cardsign-release/1",
             "issuer": self.name,
-            "keyset": statement.id.to_json(),
+            "keyset": read_keyset(keyset).id.to_json(),
             "seq": 5,
             "iat": self.t0,
             "exp": self.t0 + 7 * DAY,
@@ -179,13 +126,15 @@ class FakeIssuer:
             "floor": {self.url: 3, "extended": 2},
             "revoked": [],
             "audit_head": None,
-            **changes,
         }
+        keys = map(self.key, signers or ("rel",))
+        return sign_statement(jcs(members | changes), keys, TYP_RELEASE)
 
-    def release(self, keyset: KeysetStatement | bytes, /, *signers: str, **changes: Any) -> bytes:
-        """Return a release under a keyset statement, with these changes, signed by ``rel``."""
-        payload = jcs(self.release_members(keyset, **changes))
-        return sign_statement(payload, map(self.key, signers or ("rel",)), TYP_RELEASE)
+    def listing(self, *cards: Mapping[str, Any], seq: int) -> Members:
+        """Return the members of a release that lists exactly these cards under its number."""
+        entry = {"url": self.url, "kind": "public", "seq": seq}
+        entries = [{**entry, "payload_sha256": card_digest(card)} for card in cards]
+        return {"seq": seq, "cards": entries, "floor": {self.url: seq}}
 
     def card_members(self, **changes: Any) -> Members:
         """Return an unsigned public card of A2A 1.0 at the issuer's origin, with these changes."""
@@ -202,22 +151,9 @@ class FakeIssuer:
             **changes,
         }
 
-    def listing(self, *cards: Mapping[str, Any], seq: int) -> Members:
-        """Return the members of a release that lists exactly these cards under its number."""
-        return {
-            "seq": seq,
-            "cards": [
-                {"url": self.url, "kind": "public", "payload_sha256": card_digest(card), "seq": seq}
-                for card in cards
-            ],
-            "floor": {self.url: seq},
-        }
-
     def signed_card(self, card: Mapping[str, Any], *signers: str) -> bytes:
         """Return the bytes of a card signed by ``sign_card``; ``card`` signs, unless named."""
-        return sign_card(
-            json.dumps(card).encode(), [self.key(signer) for signer in signers or ("card",)]
-        )
+        return sign_card(json.dumps(card).encode(), [*map(self.key, signers or ("card",))])
 
 
 def payload_of(statement: bytes) -> bytes:
@@ -227,8 +163,7 @@ def payload_of(statement: bytes) -> bytes:
 
 def members_of(statement: bytes) -> Members:
     """Return what a statement says."""
-    members: Members = json.loads(payload_of(statement))
-    return members
+    return dict(json.loads(payload_of(statement)))
 
 
 def digest_of(statement: bytes) -> str:

@@ -27,21 +27,16 @@ def assert_card_valid(
     Raises:
         AssertionError: It names each finding, its place and its fix.
     """
-    from cardsign.card.strictjson import MAX_CARD_BYTES
-    from cardsign.files import read_bytes
+    from pathlib import Path
+
+    from cardsign.findings import SEVERITIES
     from cardsign.lint.cards import lint_card
 
-    if isinstance(card, str):
-        from pathlib import Path
-
-        data = read_bytes(Path(card), max_bytes=MAX_CARD_BYTES)
-    else:
-        data = card if isinstance(card, bytes) else json.dumps(dict(card)).encode()
-    order = ("error", "warning", "note")
-    heavy = order[: order.index(fail_on) + 1]
+    data = Path(card).read_bytes() if isinstance(card, str) else card
+    written = data if isinstance(data, bytes) else json.dumps(dict(data)).encode()
     problems = []
-    for finding in lint_card(data).findings:
-        if finding.severity in heavy:
+    for finding in lint_card(written).findings:
+        if SEVERITIES.index(finding.severity) <= SEVERITIES.index(fail_on):
             where = finding.path or "the card"
             text = f"{finding.severity}: {finding.code}: {where}: {finding.message}. {finding.hint}"
             # For a terminal, and for a log of GitHub Actions, which obeys ``##[``.

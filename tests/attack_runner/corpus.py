@@ -9,7 +9,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.testing.conformance import Description, describe_bytes, read_file
+from cardsign.jose import base64url
+from cardsign.testing import conformance
+from cardsign.testing.conformance import Description
 
 CORPUS: Final = Path(__file__).resolve().parents[1] / "attacks"
 FORMAT: Final = "cardsign-attacks/2"
@@ -109,7 +111,39 @@ class Case:
         """The bytes of an input: a file's by name, or what a description gives."""
         if isinstance(described, str):
             return self.attack.file(described)
-        return describe_bytes(self.attack.files, described)
+        return read_file({**self.attack.files, "": described}, "")
+
+
+def read_file(files: Mapping[str, Description], name: str) -> bytes:
+    """The bytes of a file that the corpus describes; conformance takes no statements."""
+    spelled = {
+        name: {"compact": _spell(files, described)} if "statement" in described else described
+        for name, described in files.items()
+    }
+    return conformance.describe_bytes(spelled, spelled[name])
+
+
+def _spell(files: Mapping[str, Description], described: Description) -> Mapping[str, Any]:
+    """A statement with its parts in base64url."""
+    signatures = [
+        {**entry, "protected": _encode(entry["protected"])}
+        for entry in described["statement"]["signatures"]
+    ]
+    return {"payload": _encode(_payload(files, described)), "signatures": signatures}
+
+
+def _payload(files: Mapping[str, Description], described: Description) -> Mapping[str, Any]:
+    """The payload of a statement, or that of another with some members replaced, sorted."""
+    parts = described["statement"]
+    payload: Mapping[str, Any] = parts["payload"]
+    if "of" not in parts:
+        return payload
+    members = {**_payload(files, files[parts["of"]]), **payload}
+    return {name: members[name] for name in sorted(members) if name not in parts.get("without", ())}
+
+
+def _encode(value: Any) -> str:
+    return base64url.encode(conformance.describe_bytes({}, {"compact": value}))
 
 
 @cache

@@ -20,8 +20,7 @@ from joserfc.jws import default_registry
 
 from cardsign.card.profiles import canonicalize
 from cardsign.jose import base64url
-from cardsign.testing.conformance import read_file
-from tests.attack_runner.corpus import CORPUS, FORMAT
+from tests.attack_runner.corpus import CORPUS, FORMAT, read_file
 from tests.support import PORTABLE
 
 Json = dict[str, Any]

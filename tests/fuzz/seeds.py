@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.keys import PrivateKey
-from cardsign.statements.keyset import read_keyset
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import card_digest
 from tests.attack_runner.corpus import load_attacks
@@ -47,7 +46,8 @@ def _key(name: str) -> PrivateKey:
     )
 
 
-FUZZED: Final = FakeIssuer(NOW, make_key=_key)
+FUZZED: Final = FakeIssuer(NOW)
+FUZZED.keys |= {name: _key(name) for name in PEOPLE}
 URL: Final = FUZZED.url
 key, public_keys, keyset, release = FUZZED.key, FUZZED.jwks, FUZZED.keyset, FUZZED.release
 
@@ -142,7 +142,7 @@ def keysets() -> list[bytes]:
 def releases() -> list[bytes]:
     """A release under each of them."""
     rows = listed(PORTABLE)
-    return [release(read_keyset(statement), "rel", cards=rows) for statement in keysets()]
+    return [release(statement, "rel", cards=rows) for statement in keysets()]
 
 
 # ------------------------------------------------------------------ our own files

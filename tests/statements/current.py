@@ -8,11 +8,12 @@ from typing import Any
 
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import card_digest, digest_of
-from tests.statements.making import key
+from tests.statements.making import TIDES
 
 T0 = int(time.time()) - 3600
 #: The same people with the same keys, speaking as of now.
-PEER = FakeIssuer(datetime.fromtimestamp(T0, UTC), make_key=key)
+PEER = FakeIssuer(datetime.fromtimestamp(T0, UTC))
+PEER.keys = TIDES.keys
 digest = card_digest
 
 

@@ -17,6 +17,7 @@ from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, Stat
 from cardsign.statements.keyset import KeysetStatement, keyset_of, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release, release_of
 from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import members_of
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 T0 = int(NOW.timestamp())
@@ -25,8 +26,15 @@ Members = dict[str, Any]
 
 TIDES = FakeIssuer(NOW)
 URL = TIDES.url
-key, thumbprint, quorum, entry = TIDES.key, TIDES.thumbprint, TIDES.quorum, TIDES.entry
-keyset_members, release_members = TIDES.keyset_members, TIDES.release_members
+key, thumbprint, entry = TIDES.key, TIDES.thumbprint, TIDES.entry
+
+
+def quorum(threshold: int, *names: str) -> Members:
+    """A member `root` or `recovery`; ``name:holder`` says who holds a key."""
+    made = TIDES.quorum(threshold, *(name.partition(":")[0] for name in names))
+    holders = (name.rpartition(":")[2] for name in names)
+    keys = zip(made["keys"], holders, strict=True)
+    return {**made, "keys": [{**one, "holder": holder} for one, holder in keys]}
 
 
 def later(seconds: float) -> datetime:
@@ -41,7 +49,19 @@ def signed_keyset(*signers: str, **changes: Any) -> KeysetStatement:
 
 def signed_release(keyset: KeysetStatement, /, *signers: str, **changes: Any) -> ReleaseStatement:
     """A release with these changes, signed by these."""
-    return read_release(TIDES.release(keyset, *signers, **changes))
+    named = {"keyset": keyset.id.to_json(), **changes}
+    return read_release(TIDES.release(TIDES.keyset(), *signers, **named))
+
+
+def keyset_members(**changes: Any) -> Members:
+    """What a keyset statement with these changes says."""
+    return {**members_of(TIDES.keyset()), **changes}
+
+
+def release_members(keyset: KeysetStatement, /, **changes: Any) -> Members:
+    """What a release under a keyset, with these changes, says."""
+    members = members_of(TIDES.release(TIDES.keyset()))
+    return {**members, "keyset": keyset.id.to_json(), **changes}
 
 
 def keyset_payload(members: Members) -> bytes:

@@ -10,7 +10,15 @@ from cardsign.testing.fake_issuer import members_of as members_of
 from cardsign.testing.fake_issuer import payload_of as payload_of
 from tests.statements.making import DAY, T0, TIDES, Members, entry, quorum, thumbprint
 
-after, opened, release = TIDES.keyset_after, TIDES.keyset_recovered, TIDES.release
+after, release = TIDES.keyset_after, TIDES.release
+
+
+def opened(previous: bytes, *signers: str, **changes: Any) -> bytes:
+    """Version 1 of the next epoch, whose root is ``dan`` alone; he and ``rita`` sign."""
+    members = members_of(previous)
+    members |= {"epoch": members["epoch"] + 1, "version": 1, "prev": None, "revoked": []}
+    members["root"] = quorum(1, "dan")
+    return TIDES.keyset(*(signers or ("dan", "rita")), **(members | changes))
 
 
 def keyset(*signers: str, **changes: Any) -> bytes:

@@ -25,10 +25,10 @@ from cardsign.trust.policyfile import read_policy
 from cardsign.trust.walk import SuppliedStatements, read_supplied
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
+from tests.statements.making import NOW, TIDES
 from tests.support import codes
+from tests.trust.histories import opened
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-TIDES = FakeIssuer(NOW)
 CARD = TIDES.card_members()
 SIGNED = TIDES.signed_card(CARD)
 PAST = {"iat": TIDES.t0 - 20 * 86400, "exp": TIDES.t0 + 60 * 86400}
@@ -165,9 +165,9 @@ THIRD = TIDES.keyset_after(SECOND)
 OTHER_SECOND = TIDES.keyset_after(FIRST, exp=TIDES.t0 + 50 * DAY)
 #: Keyset 1.2 with another recovery key, and an epoch that the one of before opens, stolen since.
 RESCUED = TIDES.keyset_after(FIRST, "ann", "bob", "rita", recovery=TIDES.quorum(1, "rescue"))
-STOLEN = TIDES.keyset_recovered(FIRST, "dan", "rita")
+STOLEN = opened(FIRST, "dan", "rita")
 #: The owner's recovery from the branch before the thief's.
-OWNER = TIDES.keyset_recovered(SECOND)
+OWNER = opened(SECOND)
 LATER, ANEW = (TIDES.listing(CARD, seq=seq)["cards"] for seq in (5, 1))
 STATEMENTS = {
     **{"1.1": FIRST, "1.2": SECOND, "1.3": THIRD, "1.2-other": OTHER_SECOND},

@@ -22,7 +22,7 @@ from tests.support import Remembering, reach_verdict
 
 ORIGIN = "https://tides.example"
 PLACES = (parse_place(ORIGIN),)
-THEM = FakeIssuer(NOW, origin=ORIGIN, roots=["owner"], threshold=1)
+THEM = FakeIssuer(NOW, origin=ORIGIN)
 CARD = THEM.card_members()
 SIGNED = THEM.signed_card(CARD)
 
@@ -74,9 +74,9 @@ def keys(number: int) -> Policy:
 def history(number: int) -> tuple[Policy, SuppliedStatements]:
     """A pin and so many keysets after it, all supplied, with a release under the last."""
     begun = T0 - DAY - number * 60
-    chain = [THEM.keyset(iat=begun)]
+    chain = [THEM.keyset("owner", root=THEM.quorum(1, "owner"), iat=begun)]
     for at in range(1, number):
-        chain.append(THEM.keyset_after(chain[-1], iat=begun + at * 60))
+        chain.append(THEM.keyset_after(chain[-1], "owner", iat=begun + at * 60))
     release = THEM.release(chain[-1], **THEM.listing(CARD, seq=1))
     pin = KeysetAnchor(KeysetId(1, 1, digest_of(chain[0])))
     return Policy((TrustedIssuer("tides", pin, PLACES),)), SuppliedStatements(
