@@ -662,7 +662,6 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
     """
     if sys.stdout is None:  # closed by the caller; a file that is opened next would take its place
         _say_unwritten("is closed; nothing was done")
-        write_line("  send it to /dev/null if you do not need it", err=True)
         return EXIT_LOCAL_FAULT
     try:
         status = command()

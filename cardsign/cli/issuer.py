@@ -6,7 +6,7 @@ import getpass
 import os
 import platform
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial, wraps
@@ -87,10 +87,21 @@ root_keystore_option: Final = click.option(
 
 @dataclass(frozen=True, slots=True)
 class KeystoreOptions:
-    """Which key store a command is about, and where the passphrase of its keys comes from."""
+    """Which keys a command is about: those of a key store, or the signers that are named.
+
+    Each field is the option of its name, or ``--keystore`` (`place`) and ``--key`` (`uris`).
+    """
 
     place: StorePlace | None = None
     passphrase_file: Path | None = None
+    uris: tuple[str, ...] = ()
+    kid: str | None = None
+    public: str | None = None
+
+    @property
+    def names_keys(self) -> bool:
+        """Whether signers are named in place of a key store."""
+        return bool(self.uris) or self.kid is not None or self.public is not None
 
     def located(self) -> StorePlace:
         """Return where it is: option, environment, ``cardsign.toml``, ``./keys``."""
@@ -145,12 +156,17 @@ class KeystoreOptions:
         }
         return secrets.Access(shared, policy, os.environ, by_role)
 
-    def list_keys(self, uris: Sequence[str], kid: str | None) -> list[PublicKey]:
+    def named_access(self) -> secrets.Access:
+        """Return what the signers of ``--key`` may use."""
+        for option, value in (("--public", self.public), ("--kid", self.kid)):
+            if value is not None and len(self.uris) != 1:
+                raise UsageFault("usage.conflict", f"{option} goes with one --key")
+        return self.access(*self.uris).for_roles(("card",))
+
+    def list_keys(self) -> list[PublicKey]:
         """Return the public keys of the URIs of ``--key``, each once."""
-        if kid is not None and len(uris) != 1:
-            raise UsageFault("usage.conflict", "--kid goes with one --key")
-        access = self.access(*uris).for_roles(("card",))
-        keys = (key for uri in uris for key in list_public_keys(uri, access, kid=kid))
+        access = self.named_access()
+        keys = (key for uri in self.uris for key in list_public_keys(uri, access, kid=self.kid))
         return list({(key.kid, key.alg, key.thumbprint): key for key in keys}.values())
 
     def work(
@@ -201,10 +217,8 @@ def keystore_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "[default: CARDSIGN_KEYSTORE, then cardsign.toml, then ./keys].",
     )
     @wraps(command)
-    def with_keystore(
-        place: StorePlace | None, passphrase_file: Path | None = None, **options: Any
-    ) -> Any:
-        return command(keystore=KeystoreOptions(place, passphrase_file), **options)
+    def with_keystore(**options: Any) -> Any:
+        return command(keystore=frame.take(KeystoreOptions, options), **options)
 
     return with_keystore
 
@@ -272,11 +286,9 @@ def local_user() -> StoreUser:
         account = getpass.getuser()
     except (KeyError, OSError):  # a container's user has often no name
         account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        state = Path(os.environ.get("HOME", "")) / ".local/state"
-    folder = state / "cardsign/keystores" if state.is_absolute() else None
-    return StoreUser(f"{account}@{platform.node()}", folder, say)
+    home, state = Path(os.environ.get("HOME", "")), Path(os.environ.get("XDG_STATE_HOME", ""))
+    folder = (state if state.is_absolute() else home / ".local/state") / "cardsign/keystores"
+    return StoreUser(f"{account}@{platform.node()}", folder if folder.is_absolute() else None, say)
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:

@@ -72,9 +72,7 @@ kid_option = click.option(
 @kid_option
 @role_option
 @issuer.unlock_options
-def generate(
-    alg: SigningAlg, kid: str | None, role: ledger.Role, keystore: KeystoreOptions
-) -> None:
+def generate(alg: SigningAlg, role: ledger.Role, keystore: KeystoreOptions) -> None:
     """Make a key. A store's first key of a role and algorithm signs at once.
 
     A later key is prepublished: it is in the JWK Set and does not sign yet. Publish it. When
@@ -82,7 +80,7 @@ def generate(
     is used only after a statement lists it: cardsign keyset draft.
     """
     place = keystore.located()
-    _add(place, PrivateKey.generate(alg, kid=kid), keystore.new_passphrase(role), role)
+    _add(place, PrivateKey.generate(alg, kid=keystore.kid), keystore.new_passphrase(role), role)
 
 
 @keys.command("import", example="cardsign keys import key.pem --kid key-001")
@@ -91,16 +89,14 @@ def generate(
 @issuer.public_option
 @role_option
 @issuer.unlock_options
-def import_(
-    source: str, kid: str | None, public: str | None, role: ledger.Role, keystore: KeystoreOptions
-) -> None:
+def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
     """Import a key from a FILE ('-' for stdin), or from a signer.
 
     FILE is PEM, PKCS #12 or JWK. Keep the kid that peers know already: they find the key by it. For
     a URI, such as awskms:///ID or env:NAME, the key store holds only the public key and the URI.
     The signer has to prove that it has the private key.
     """
-    path = keystore.located()
+    path, kid, public = keystore.located(), keystore.kid, keystore.public
     if source.partition(":")[0] in ("env", *SCHEMES):
         access = keystore.access(source)
         if public is None:
@@ -147,13 +143,13 @@ def _made(record: ledger.KeyRecord, store: stores.KeyStore, path: stores.StorePl
 
 
 @keys.command(example="cardsign keys export vzTO --as pem")
-@click.argument("kid")
+@click.argument("key", metavar="KID")
 @click.option("--as", "form", type=click.Choice(("jwk", "pem")), default="jwk", help="The form.")
 @frame.output_option()
 @issuer.keystore_option
-def export(kid: str, form: Literal["jwk", "pem"], output: str, keystore: KeystoreOptions) -> None:
+def export(key: str, form: Literal["jwk", "pem"], output: str, keystore: KeystoreOptions) -> None:
     """Write one public key for another program."""
-    record = keystore.open().state.find(kid)
+    record = keystore.open().state.find(key)
     frame.write_output(output, export_public(record.public, form))
     show(Answer({"kid": record.kid, "as": form, "output": output}))
 
@@ -377,7 +373,7 @@ def move(to: str, keystore: KeystoreOptions) -> None:
 @issuer.key_option
 @issuer.kid_option
 @issuer.unlock_options
-def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: KeystoreOptions) -> None:
+def jwks(output: str, keystore: KeystoreOptions) -> None:
     """Write the JWK Set of the public keys, for peers.
 
     The set holds the card keys that sign now, the next ones, and those that signed until recently.
@@ -386,8 +382,8 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: Keystore
 
     With --key the set holds only the keys named, which may be public, and no key store is read.
     """
-    if uris or kid is not None:
-        public = keystore.list_keys(uris, kid)
+    if keystore.names_keys:
+        public = keystore.list_keys()
         frame.write_output(output, JwkSet.of(public).to_bytes())
     else:
         store = keystore.open()

@@ -19,9 +19,7 @@ from cardsign.findings import cap_findings
 from cardsign.issuer.cards import read_signed
 from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
-from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
-from cardsign.keys.secrets import Access
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files, newest_generation
 from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_publication
@@ -99,7 +97,8 @@ def publish(
     as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.
     """
     watch, every, drop_others = (options.pop(name) for name in ("watch", "every", "drop_others"))
-    is_project = all(value in (None, ()) for value in options.values())
+    named = [name for name, value in options.items() if value not in (None, ())]
+    is_project = not named and not keystore.names_keys
     if watch:
         if not is_project or drop_others or export or frame.is_dry_run() or is_json():
             message = "--watch is about the cards of cardsign.toml, and goes with -o and --every"
@@ -132,11 +131,11 @@ def _publish_card(
     drop_others: bool,
 ) -> Generation:
     """Publish CARD with the keys that are named, or with those of the key store."""
-    card, jwks, uris, kid = (options[name] for name in ("card", "jwks", "uris", "kid"))
+    card, jwks = options["card"], options["jwks"]
     if card is None:
         message = "name CARD: for the cards of cardsign.toml there are only --drop-others, "
         raise UsageFault("usage.conflict", f"{message}--export and --dry-run")
-    if jwks is not None and (uris or kid):
+    if jwks is not None and keystore.names_keys:
         raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
     older = options["legacy_card"]
     extended = frame.read_pairs("--extended", "NAME=FILE", options["extended"])
@@ -148,8 +147,8 @@ def _publish_card(
     store = None
     if jwks is not None:
         cards = replace(cards, jwks=frame.read_jwks(jwks))
-    elif uris or kid is not None:
-        cards = replace(cards, jwks=JwkSet.of(keystore.list_keys(uris, kid)))
+    elif keystore.names_keys:
+        cards = replace(cards, jwks=JwkSet.of(keystore.list_keys()))
     else:  # nothing is signed, so nothing of a signer is looked at
         store = keystore.open()
     return publish_cards(
@@ -206,31 +205,24 @@ def _watch(every: int, output: Path | None, keystore: KeystoreOptions) -> int:
 
     An error of the first look is raised. Later ones are said, each once while it lasts.
     """
-    access = keystore.access()
-    gaps_left = _look(output, keystore, access, ())
-    last_error = ""
+    access, left, problem = keystore.access(), None, ""
     while True:
-        threading.Event().wait(every)
         try:
-            gaps_left, last_error = _look(output, keystore, access, gaps_left), ""
+            config = project_config(output)
+            needed_publication(config)
+            issuer.check_cards(config)
+            work = keystore.work(config, access=access)
+            progress = reconcile(work, only_cards=True)
+            if progress.done or progress.left != left:
+                issuer.say_progress(progress, work.now)
+            left, problem = progress.left, ""
         except CardsignError as error:
-            if str(error) != last_error:
-                last_error = str(error)
-                say(safe(last_error, limit=600))
-
-
-def _look(
-    output: Path | None, keystore: KeystoreOptions, access: Access, gaps_left: tuple[Gap, ...]
-) -> tuple[Gap, ...]:
-    """Publish what has changed, and return what is left for a person."""
-    config = project_config(output)
-    needed_publication(config)
-    issuer.check_cards(config)
-    work = keystore.work(config, access=access)
-    progress = reconcile(work, only_cards=True)
-    if progress.done or progress.left != gaps_left:
-        issuer.say_progress(progress, work.now)
-    return progress.left
+            if left is None:
+                raise
+            if str(error) != problem:
+                problem = str(error)
+                say(safe(problem, limit=600))
+        threading.Event().wait(every)
 
 
 def _generation_json(generation: Generation, earlier: Generation | None) -> dict[str, Any]:

@@ -58,41 +58,33 @@ def read_marker(
     return ExtendedMarker(audience, seq, expiry(expires, now))
 
 
-def _read_public(name: str, uri: str, kid: str | None, access: Access) -> PublicKey:
+def _read_public(keystore: KeystoreOptions, name: str, access: Access) -> PublicKey:
     """Return the public key of ``--key``; of several the one that ``--kid`` or the signer names."""
     data = frame.read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
     with of_the_user(name):
         keys = JwkSet.from_bytes(data).keys
-        if kid is None and len(keys) > 1:
+        if keystore.kid is None and len(keys) > 1:
             # Of another one nothing is signed: each answer is verified.
-            shown = list_public_keys(uri, access)[0].thumbprint
+            shown = list_public_keys(keystore.uris[0], access)[0].thumbprint
             return next((key for key in keys if key.thumbprint == shown), keys[0])
-        return import_public_key(data, kid=kid)
+        return import_public_key(data, kid=keystore.kid)
 
 
 def find_signers(
-    keystore: KeystoreOptions,
-    uris: Sequence[str],
-    public: str | None = None,
-    kid: str | None = None,
-    *,
-    now: datetime,
+    keystore: KeystoreOptions, *, now: datetime
 ) -> tuple[tuple[Signer, ...], frozenset[str]]:
     """Return the keys that sign, and every kid of the key store.
 
     Those that are named sign, else all of the key store that sign now.
     """
-    for named, value in (("--public", public), ("--kid", kid)):
-        if value is not None and len(uris) != 1:
-            raise UsageFault("usage.conflict", f"{named} goes with one --key")
-    access = keystore.access(*uris).for_roles(("card",))
-    if not uris:
+    access, kid, name = keystore.named_access(), keystore.kid, keystore.public
+    if not keystore.uris:
         store = keystore.open()
         return card_signers(store, access, now=now), store.state.ever_held_kids()
-    key = None if public is None else _read_public(public, uris[0], kid, access)
-    named_in = keystore.open_if_any()
-    signers = named_signers(uris, access, now=now, store=named_in, public=key, kid=kid)
-    return signers, named_in.state.ever_held_kids() if named_in else frozenset()
+    public = None if name is None else _read_public(keystore, name, access)
+    beside = keystore.open_if_any()
+    signers = named_signers(keystore.uris, access, now=now, store=beside, public=public, kid=kid)
+    return signers, beside.state.ever_held_kids() if beside else frozenset()
 
 
 @click.command(
@@ -157,10 +149,11 @@ def sign(
     written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
     is_usual = not any(value for name, value in options.items() if name != "compat")
+    is_usual = is_usual and options["compat"] == "safe" and not keystore.names_keys
     if card is not None:
         signers, signing = _sign_card(card, output, options, keystore)
         signed = [(card, signing)]
-    elif output != frame.STDIO or options["compat"] != "safe" or not is_usual:
+    elif output != frame.STDIO or not is_usual:
         raise UsageFault("usage.conflict", "name CARD: these options are about one card")
     else:
         signers, signed = _sign_project(keystore)
@@ -205,8 +198,7 @@ def _sign_card(
     foreign = options["known_keys"]
     known_keys = None if foreign is None else frame.read_jwks(foreign)
     document = frame.read_input(card)
-    uris, public, kid = options["uris"], options["public"], options["kid"]
-    signers, own_kids = find_signers(keystore, uris, public, kid, now=now)
+    signers, own_kids = find_signers(keystore, now=now)
     how = SigningOptions(
         compat=options["compat"],
         force=options["force"],
@@ -283,14 +275,7 @@ def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
 @subject_options
 @statements_option
 @issuer.unlock_options
-def resign(
-    card: str,
-    url: str,
-    output: str,
-    uris: tuple[str, ...],
-    keystore: KeystoreOptions,
-    **options: Any,
-) -> int:
+def resign(card: str, url: str, output: str, keystore: KeystoreOptions, **options: Any) -> int:
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
     The copy names the issuer and the payload that it came from. It carries none of the
@@ -307,7 +292,7 @@ def resign(
     report = outcome.result
     if report.verdict != "trusted":
         return show_refusal(outcome.name, report)
-    signers, own_kids = find_signers(keystore, uris, now=now)
+    signers, own_kids = find_signers(keystore, now=now)
     signing = SigningOptions(own_kids=own_kids, file=output)
     signed = resign_card(report, signers, url=url, now=now, options=signing)
     frame.write_output(output, signed.document)
