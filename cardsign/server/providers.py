@@ -14,7 +14,6 @@ and of AWS only the host that the operator expects.
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import logging
 import math
@@ -27,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import ClassVar, Final, TypeAlias, cast
-from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode
 
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -66,8 +65,8 @@ IAP_ISSUER: Final = "https://cloud.google.com/iap"
 IAP_KEYS: Final = "https://www.gstatic.com/iap/verify/public_key-jwk"
 STS_PREFIX: Final = "forge-aws-v1."
 #: Of a region that cannot be there STS is not looked for; one of another form is named by `url`.
-_STS_HOST: Final = re.compile(
-    r"sts\.(?:(?:af|ap|ca|eu|il|me|mx|sa|us)(?:-gov)?-"
+_STS_ORIGIN: Final = re.compile(
+    r"https://sts\.(?:(?:af|ap|ca|eu|il|me|mx|sa|us)(?:-gov)?-"
     r"(?:central|north|south|east|west|northeast|northwest|southeast|southwest)-[1-9]\.)?"
     r"amazonaws\.com"
 )
@@ -172,7 +171,7 @@ class Provider:
             return text.strip()  # RFC 6750 2.1
         try:  # RFC 7617; the user's name is free
             return base64.b64decode(text.strip(), validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             return ""
 
     def check(self, credential: str) -> str:
@@ -483,9 +482,9 @@ class AwsSts(Provider):
         url = self._check_url(credential.removeprefix(STS_PREFIX))
         with self._hosts:
             answer = self.ask(url)
-        response = answer.get("GetCallerIdentityResponse")
-        result = response.get("GetCallerIdentityResult") if isinstance(response, dict) else None
-        if not isinstance(result, dict):
+        response = members_of(answer.get("GetCallerIdentityResponse"))
+        result = members_of(response.get("GetCallerIdentityResult"))
+        if not result:
             raise Denied("STS does not say who signed the request")
         claims = {"account": result.get("Account"), "arn": result.get("Arn")}
         return self.choose_audience({**claims, "sub": result.get("UserId")})
@@ -494,21 +493,20 @@ class AwsSts(Provider):
         """Return the URL in a token, if it asks the expected STS who signed it, and no more."""
         try:
             padded = untrusted_text + "=" * (-len(untrusted_text) % 4)
-            url = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
-            origin, query = parse_url(url).origin, parse_qs(urlsplit(url).query)
-        except (binascii.Error, UnicodeDecodeError, CardRefused, ValueError) as exc:
+            text = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+            url = parse_url(text)
+        except (ValueError, CardRefused) as exc:
             raise Denied("the token holds no URL") from exc
-        expected = self.settings.url
+        origin, expected = str(url.origin), self.settings.url
+        is_known = _STS_ORIGIN.fullmatch(origin) is not None
         if expected:
-            is_expected = origin == parse_url(expected).origin
-        else:
-            is_https = origin.scheme == "https" and origin.port == 443
-            is_expected = is_https and _STS_HOST.fullmatch(origin.host) is not None
-        if not is_expected or urlsplit(url).path != "/":
+            is_known = url.origin == parse_url(expected).origin
+        if not is_known or url.path != "/":
             raise Denied("the token names another host than STS")
+        query = parse_qs(url.query.removeprefix("?"))
         if query.get("Action") != ["GetCallerIdentity"] or "X-Amz-Signature" not in query:
             raise Denied("the token is no signed GetCallerIdentity request")
-        return url
+        return text
 
 
 #: The nine kinds of callers.

@@ -290,7 +290,7 @@ class Worker:
         self._loaded, replaced = self._reloads.value, self._app
         try:
             self._app = self._load()
-            replaced.extensions["cardsign"].stop_watching()
+            replaced.extensions["cardsign"].stopped.set()
         except Exception:  # the boundary: a worker goes on whatever its settings say
             log.exception("still serving by the settings that were read before")
 
@@ -393,8 +393,11 @@ def free_address(host: str, port: int) -> tuple[str, int]:
         ServeFault: ``serve.bind``.
     """
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.create_server((host, port), family=family) as trial:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(place)
             address, free_port, *_ = trial.getsockname()
     except (OSError, UnicodeError) as exc:
         where = make_url((host, port)).removeprefix("http://")

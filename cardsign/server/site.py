@@ -195,6 +195,7 @@ class Publications:
     Attributes:
         bodies: Places for requests whose bodies are read.
         problems: What is wrong with each agent, by name, a line each; of the host by no name.
+        stopped: Ends the thread, once it is set.
 
     Raises:
         ServeFault, FileFault: As :func:`cardsign.publish.generation.load_current`, for one
@@ -215,7 +216,7 @@ class Publications:
         self._stamps: dict[str, FileStamp | None] = {}
         self.problems: dict[str, list[str]] = {}
         self._exchanging = threading.Lock()
-        self._started, self._stopped = threading.Lock(), threading.Event()
+        self._started, self.stopped = threading.Lock(), threading.Event()
         self.is_single = True
         with suppress(OSError):  # which is told below
             has_current = (location / CURRENT_FILE).is_file()  # an agent may be called so
@@ -237,12 +238,8 @@ class Publications:
         if self._started.acquire(blocking=False):
             threading.Thread(target=self._watch, name="cardsign-watch", daemon=True).start()
 
-    def stop_watching(self) -> None:
-        """End the thread."""
-        self._stopped.set()
-
     def _watch(self) -> None:
-        while not self._stopped.wait(LOOK_SECONDS):
+        while not self.stopped.wait(LOOK_SECONDS):
             try:
                 self.look()
             except Exception:  # nothing may end the only thread that follows the publications
@@ -282,10 +279,10 @@ class Publications:
 
     def _is_due(self) -> bool:
         """Return whether the moment of the newest site has come, and nothing else came by then."""
+        if time.time() < self._moment:  # before the stamp is looked at, which may change by then
+            return False
         stamp = file_stamp(self._stamp_path)
-        return time.time() >= self._moment and (
-            stamp in (None, self._stamp) or stamp[1] / 1e9 > self._moment
-        )
+        return stamp in (None, self._stamp) or stamp[1] / 1e9 > self._moment
 
     def _find_newest(self) -> None:
         """Find the newest good state of every agent that there is, and log what is wrong."""

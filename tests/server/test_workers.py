@@ -100,6 +100,25 @@ def test_all_processes_exchange_at_one_moment(
     assert seen == {(1,) * 5, (3,) * 5} | ({(2,) * 5} if pause > 1 else set())
 
 
+def test_what_is_published_while_a_process_looks_moves_the_moment_too(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is read before the stamp: a stamp of before the moment says nothing after it."""
+    disk = Disk(tmp_path, key, monkeypatch)
+    server = disk.server()
+    disk.publish(2)
+    server.look()
+    disk.seconds += 0.999
+
+    def stamp_and_wait(path: Path) -> tuple[int, int, int] | None:
+        stamp = disk.stamp(path)
+        disk.seconds += 0.002
+        return stamp
+
+    monkeypatch.setattr("cardsign.server.site.file_stamp", stamp_and_wait)
+    assert number_of(server) == 1
+
+
 def test_a_disk_whose_clock_is_ahead_holds_nothing_back(
     tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
