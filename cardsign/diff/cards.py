@@ -188,14 +188,10 @@ class CardDiff:
 
         Of two that must be the same: 0 if they are, else 1.
         """
-        if self.must_be_same:
-            return errors.EXIT_NOT_TRUSTED if self.changes else errors.EXIT_OK
-        verdicts = {
-            "enough": errors.EXIT_OK,
-            "unclear": errors.EXIT_NO_VERDICT,
-            "too-low": errors.EXIT_NOT_TRUSTED,
-        }
-        return verdicts[self.version_verdict]
+        if not self.must_be_same and self.version_verdict == "unclear":
+            return errors.EXIT_NO_VERDICT
+        is_bad = self.changes if self.must_be_same else self.version_verdict == "too-low"
+        return errors.EXIT_NOT_TRUSTED if is_bad else errors.EXIT_OK
 
     def to_json(self) -> dict[str, Any]:
         """Return the diff for programs."""
@@ -212,7 +208,11 @@ class CardDiff:
             "format": "cardsign.diff/1",
             **({"same": not self.changes} if self.must_be_same else {"version": version}),
             "changes": [
-                {"effect": effect_of(change), "path": change.path, "message": change.message}
+                {
+                    "effect": change.code.removeprefix("diff."),
+                    "path": change.path,
+                    "message": change.message,
+                }
                 for change in self.changes
             ],
         }
@@ -244,12 +244,6 @@ class CardDiff:
         if self.least_version is None:
             conclusion = "no semantic version, so nothing can be said of it"
         return f"version {old} to {new}: {conclusion}"
-
-
-def effect_of(change: Finding) -> Effect:
-    """Return the effect of a change on a caller that only knows the old card."""
-    effect: Effect = change.code.removeprefix("diff.")  # type: ignore[assignment]
-    return effect
 
 
 def diff_cards(
@@ -325,13 +319,14 @@ def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
 # The facts of a card.
 
 
-def _list_facts(document: _Members) -> _Facts:
+def _list_facts(document: _Members, unread: Set[str]) -> _Facts:
     """Return the facts of a card, except interfaces and security requirements."""
     facts: _Facts = {}
     _add_members(facts, (), "", document, _OF_CARDS)
     _add_modes(facts, (), document, document, "")
     _add_skills(facts, document)
-    for offer, value in members_of(document.get("capabilities")).items():
+    capabilities = _without(members_of(document.get("capabilities")), unread)
+    for offer, value in capabilities.items():
         _add_offer(facts, append("/capabilities", offer), offer, value)
     for name in _EXTENDED:
         _add_offer(facts, f"/{name}", "extendedAgentCard", document.get(name))
@@ -399,7 +394,7 @@ def _add_members(
     facts: _Facts, key: _Key, path: str, owner: _Members, unread: Set[str] = frozenset()
 ) -> None:
     """Add what stands in an object, but for some members of it."""
-    for names, value in _list_leaves({n: v for n, v in owner.items() if n not in unread}):
+    for names, value in _list_leaves(_without(owner, unread)):
         # The schemas of an extension are compared with the skills.
         is_schema = names[:2] == ("params", "skills") and _SCHEMAS.intersection(names[3:4])
         if is_schema and key[:1] == ("capabilities",):
@@ -407,6 +402,10 @@ def _add_members(
         effects = _UNKNOWN if _WORDS.isdisjoint(names) else _WORDING
         place, leaf = reduce(append, names, path), _without_version(names[-1], value)
         facts.setdefault((*key, *names), _Fact(effects, f"`{names[-1]}`", place, leaf))
+
+
+def _without(owner: _Members, names: Set[str]) -> dict[str, Json]:
+    return {name: value for name, value in owner.items() if name not in names}
 
 
 def _list_leaves(owner: _Members, *above: str) -> Iterator[tuple[_Key, Json]]:
@@ -496,7 +495,8 @@ def _list_changes(*cards: Card) -> Iterator[Change]:
     halves = ["1.0", "0.3"] if was == "mixed" else [was] if now == "mixed" else [""]
     changes: list[Change] = []
     for half in halves:
-        was_read, is_read = (_read_half(card, half) for card in (old, new))
+        unread = _OF_THE_OTHER.get(half, frozenset())
+        was_read, is_read = (_without(card, unread) for card in (old, new))
         # Of what only clients of another version read, an old card of one version says nothing.
         former = _list_interfaces(was_read)
         present = _list_interfaces(is_read if was == "mixed" else new)
@@ -504,8 +504,9 @@ def _list_changes(*cards: Card) -> Iterator[Change]:
         if former.keys() == present.keys() and [*former] != [*present]:
             first = next(iter(present.values()))
             changes.append(("additive", first.path, f"{first.label} is preferred now"))
-        changes += _compare_facts(_list_facts(was_read), _list_facts(is_read))
-        changes += _compare_ways(was_read, is_read)
+        facts = (_list_facts(card, unread) for card in (was_read, is_read))
+        changes += _compare_facts(*facts)
+        changes += _compare_ways(was_read, is_read, unread)
     yield from changes
     seen = {path.split("/")[1] for _, path, _ in changes}
     # Some clients read no `security` beside an empty `securityRequirements`, so that an empty list
@@ -517,23 +518,6 @@ def _list_changes(*cards: Card) -> Iterator[Change]:
         if not (is_same(*values) or (was != now and any(values))):
             message = f"`{name}` changed in a way that is read in several ways"
             yield "unclear", append("", name), message
-
-
-def _read_half(document: _Members, half: str) -> dict[str, Json]:
-    """Return a card as clients of one A2A version read it."""
-    unread = _OF_THE_OTHER.get(half, frozenset())
-
-    def read(value: Json, own: Set[str]) -> Json:
-        if not isinstance(value, dict):
-            return value
-        return {name: child for name, child in value.items() if name not in unread & own}
-
-    card = {name: value for name, value in document.items() if name not in unread}
-    if isinstance(skills := card.get("skills"), list):
-        card["skills"] = [read(skill, frozenset(_REQUIREMENTS)) for skill in skills]
-    if "capabilities" in card:
-        card["capabilities"] = read(card["capabilities"], frozenset({"extendedAgentCard"}))
-    return card
 
 
 def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
@@ -553,7 +537,7 @@ def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
             yield changed, path, f"{label} changed"
 
 
-def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
+def _compare_ways(old: _Members, new: _Members, unread: Set[str]) -> Iterator[Change]:
     """Yield which callers are no longer admitted, and which are new: for the card and its skills.
 
     A way in stays if some new one requires no further scheme or scope. A change within a scheme is
@@ -563,7 +547,8 @@ def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
     former, present = (_by(card.get("skills"), _SKILL_IDS, "/skills") for card in (old, new))
     owners = [("", old, new)]
     owners += [(path, former[n][1], skill) for n, (path, skill) in present.items() if n in former]
-    for path, *pair in owners:
+    for path, *whole in owners:
+        pair = [_without(owner, unread) for owner in whole]
         was, now = map(_list_ways, map(requirements_of, pair, schemes))
         named = (name for side in reversed(pair) for name in _REQUIREMENTS if name in side)
         place = append(path, next(named, "security"))

@@ -134,7 +134,10 @@ def _compare_members(
     old: Mapping[str, Json], new: Mapping[str, Json], path: str
 ) -> Iterator[_Step]:
     was, now = (members_of(schema.get("properties")) for schema in (old, new))
-    was_needed, is_needed = (elements_of(schema.get("required")) for schema in (old, new))
+    was_needed, is_needed = (
+        {name for name in elements_of(schema.get("required")) if isinstance(name, str)}
+        for schema in (old, new)
+    )
     there = append(path, "properties")
     if was.keys() != now.keys() and "patternProperties" in {**old, **new}:
         yield "unclear", there, "which members `patternProperties` speaks of changed"
@@ -147,11 +150,10 @@ def _compare_members(
             yield from _compare(was.get(name, rest), now[name], place)
         else:
             yield "additive" if rest is None else "wider", place, f"{name!r} is new"
-    needed = [name for name in (*was_needed, *is_needed) if isinstance(name, str)]
-    for name in sorted({*needed}):
-        if name not in was_needed:
+    for name in sorted(was_needed ^ is_needed):
+        if name in is_needed:
             yield "narrower", append(there, name), f"{name!r} is required now"
-        elif name not in is_needed and (name in now or name not in was):
+        elif name in now or name not in was:
             yield "wider", append(there, name), f"{name!r} is optional now"
     was_open, is_open = (schema.get("additionalProperties", True) for schema in (old, new))
     yield from _compare(was_open, is_open, append(path, "additionalProperties"))

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cardsign.findings import Finding
+
 
 class Case(NamedTuple):
     """Two documents, and what is expected of their comparison, line by line."""
@@ -16,6 +18,11 @@ class Case(NamedTuple):
     old: Any
     new: Any
     expected: list[str]
+
+
+def effect_of(change: Finding) -> str:
+    """What a change means for a caller, without the prefix of its code."""
+    return change.code.removeprefix("diff.")
 
 
 def edited(base: Any, path: str, value: Any) -> Any:

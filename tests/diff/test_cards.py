@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cardsign.card.convert import convert_card
-from cardsign.diff.cards import CardDiff, diff_cards, effect_of
+from cardsign.diff.cards import CardDiff, diff_cards
 from cardsign.errors import InputRefused
-from tests.diff.cases import Case, edited, read_cases
+from tests.diff.cases import Case, edited, effect_of, read_cases
 
 Edits = dict[str, Any]
 SKILL = {"id": "tides", "name": "Tides", "description": "When it is high", "tags": ["sea"]}
@@ -54,7 +54,9 @@ def compare(old: Any, new: Any) -> CardDiff:
 
 def changes(old: Any, new: Any) -> list[str]:
     """The effect and place of each change."""
-    return [f"{effect_of(change)} {change.path}" for change in compare(old, new).changes]
+    return [
+        f"{change.code.removeprefix('diff.')} {change.path}" for change in compare(old, new).changes
+    ]
 
 
 @pytest.mark.parametrize("case", read_cases("card-changes.txt", CARD))
@@ -116,7 +118,10 @@ def test_one_schema_under_two_names_or_in_two_places() -> None:
     two = copy.deepcopy(one)
     two["skills"][0]["inputSchema"] = TEXT
     (change,) = compare(one, two).changes
-    assert (effect_of(change), change.message) == ("unclear", "`inputSchema` is new")
+    assert (effect_of(change), change.message) == (
+        "unclear",
+        "`inputSchema` is new",
+    )
     assert changes(two, two) == []
 
 

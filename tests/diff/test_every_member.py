@@ -13,7 +13,8 @@ import pytest
 
 from cardsign.card.convert import convert_card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, respelled
-from cardsign.diff.cards import diff_cards, diff_live, effect_of
+from cardsign.diff.cards import diff_cards, diff_live
+from tests.diff.cases import effect_of
 from tests.support import dump
 
 #: Every member of A2A 1.0 and of 0.3, in one document that clients of both read.
