@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8,000 tokens
 LOCK_SECONDS: Final = 10.0
-_SHOWN: Final = 4  # characters of what may be a token
 _LINE: Final = re.compile(
     rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})(?:[ \t]+until[ \t]+(\S+))?"
 )
@@ -148,16 +147,11 @@ def remove_token(lines: list[str], name: str, path: str = "FILE") -> str:
     """
     tokens = parse_tokens("".join(lines).encode("utf-8", "surrogateescape"), path=path)
     digests = [digest for digest in tokens if name and digest.startswith(name.lower())]
-    digest = digest_token(name)
-    if digest not in tokens:
-        if len(digests) != 1:
-            problem = f"{len(digests)} digests begin with" if digests else "no token or digest fits"
-            dots = "..." if len(name) > _SHOWN else ""
-            raise UsageFault(
-                "usage.conflict",
-                f"{problem} {name[:_SHOWN]!r}{dots}",
-                hint=f"See their digests: cardsign tokens list --token-file {path}",
-            )
-        (digest,) = digests
-    del lines[tokens[digest].line - 1]
-    return digest
+    if (digest := digest_token(name)) in tokens:
+        digests = [digest]
+    if len(digests) != 1:
+        problem = f"{len(digests)} digests begin so" if digests else "no token or digest fits"
+        hint = f"See their digests: cardsign tokens list --token-file {path}"
+        raise UsageFault("usage.conflict", problem, hint=hint)
+    del lines[tokens[digests[0]].line - 1]
+    return digests[0]

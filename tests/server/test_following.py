@@ -212,23 +212,23 @@ def test_a_statement_that_cannot_be_read_leaves_the_page_of_the_card(site: Site)
 def test_a_page_is_made_once_and_kept_no_longer_than_statements(
     tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the card is, and however often it is asked for; each generation has its own."""
-    made, real = [], page.card_page
+    """However often it is asked for, until its verdict ends; each generation has its own."""
+    made, real, ahead = [], page.card_page, [0.0]
 
     def count(*args: Any, **options: Any) -> Any:
         made.append(1)
-        return real(*args, **options)
+        return real(*args, **options)[0], NOW + timedelta(seconds=400 * len(made))
 
     monkeypatch.setattr(page, "card_page", count)
     documents = Documents(sign(PUBLIC, key), JwkSet.of([key.public]), max_age=86_400)
     publish_generation(documents, tmp_path, now=NOW)
-    client = serve(tmp_path, now=NOW.timestamp)
-    for _ in range(2):
+    client = serve(tmp_path, now=lambda: NOW.timestamp() + ahead[0])
+    for ahead[0], times in ((0, 1), (399, 1), (400, 2)):
         answer = client.get("/", headers=HTML)
         assert answer.headers["Cache-Control"] == "public, max-age=300"
+        assert len(made) == times
     assert client.get(CARD).headers["Cache-Control"] == "public, max-age=86400"
-    assert len(made) == 1
     publish_cards(tmp_path, key, {**PUBLIC, "version": "9.9.9"})
     look(client)
     assert client.get("/", headers=HTML).headers["ETag"] != answer.headers["ETag"]
-    assert len(made) == 2
+    assert len(made) == 3
