@@ -6,7 +6,7 @@ caller says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -122,7 +122,7 @@ def discover(
         LocalFault: The policy or its lock cannot be read, or has no such issuer.
         ValueError: `now` has no zone.
     """
-    return Verifier(policy, net=settings, clock=_clock(now)).discover(url, issuer=issuer)
+    return Verifier(policy, net=settings, clock=partial(_time, now)).discover(url, issuer=issuer)
 
 
 async def adiscover(
@@ -185,9 +185,7 @@ def sign_card(
     return sign_document(card, signers, options)
 
 
-def inspect_card(
-    data: bytes, *, jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None
-) -> Inspection:
+def inspect_card(data: bytes, *, jwks: Keys | None = None) -> Inspection:
     """Say what a card is, what its signatures cover, and why one does not fit.
 
     No verdict is given.
@@ -291,15 +289,7 @@ def _verifier(
             f"jwks says whose card it is; issuer, url and origin go with policy: {_BY_POLICY}"
         )
     keys: Any = jwks
-    return Verifier(Policy.from_jwks(keys) if policy is None else policy, clock=_clock(now))
-
-
-def _clock(now: datetime | None) -> Callable[[], datetime]:
-    """Return the clock of this machine, unless the caller names the time."""
-    if now is None:
-        return lambda: datetime.now(UTC)
-    moment = _time(now)
-    return lambda: moment
+    return Verifier(Policy.from_jwks(keys) if policy is None else policy, clock=partial(_time, now))
 
 
 # What was handed over.

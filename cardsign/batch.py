@@ -7,15 +7,16 @@ in worker processes (``-j``), or on the workers of a Dask cluster (extra ``clust
 from __future__ import annotations
 
 import signal
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
-from ipaddress import ip_address
-from queue import Empty, SimpleQueue
+from functools import lru_cache
+from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from cardsign.card.document import Card
@@ -33,15 +34,14 @@ from cardsign.errors import (
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.findings import Finding, ScanResult
 from cardsign.inputs import Inputs, read_object
-from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
-from cardsign.urls import is_url
+from cardsign.urls import is_this_machine, is_url
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 
-if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
-    from cardsign.net.discovery import Discovery
+if TYPE_CHECKING:  # what a card in hand does not need, such as an HTTP client
+    from concurrent.futures import Executor
 
 #: Several cards, one exit status: the last of these that any of them has.
 _WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
@@ -52,7 +52,10 @@ CHUNK: Final = 32
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 #: How the bytes of a card on this machine are had, by its name; None: the verifier asks for it.
-Read = Callable[[str], bytes | None]
+Read: TypeAlias = Callable[[str], bytes | None]
+_Card: TypeAlias = tuple[str, bytes | LocalFault | None]
+#: What does the work, how many workers it has, and what it raises where they were killed.
+_Workers: TypeAlias = "tuple[Executor, int, type[Exception]]"
 _READ: Final[Read] = Inputs().read
 
 
@@ -124,22 +127,6 @@ class Batch:
     statements: SuppliedStatements = NO_STATEMENTS
     at: datetime | None = None
 
-    def __reduce__(self) -> tuple[Callable[..., Batch], tuple[Any, ...]]:
-        """Return the batch as data, with the statements that lead to each issuer's newest keyset.
-
-        It is what a worker of a cluster is sent, which reads no policy, lock or cache of its own.
-        """
-        verifier, statements = self.verifier, self.statements
-        for issuer in verifier.policy.issuers:
-            if isinstance(issuer.anchor, KeysetAnchor):
-                session = verifier.session(issuer)
-                session.resolve(NO_STATEMENTS, verifier.clock())
-                statements = session.seen.joined(statements)
-        policy, floors = replace(verifier.policy), dict(verifier.floors)
-        is_loopback = verifier.net is not None and verifier.net.insecure_loopback_http
-        how = (self.subject, self.by_origin, statements, self.at)
-        return _unpack, (policy, floors, is_loopback, *how)
-
     def examine(self, name: str, untrusted_bytes: bytes | None = None) -> Outcome:
         """Return the verdict on a card in hand, or at a URL.
 
@@ -153,7 +140,7 @@ class Batch:
         """
         if untrusted_bytes is None:
             if is_url(name):
-                peer = self.look_up(name)
+                peer = self.verifier.look_up(name, self.subject, self.statements, at=self.at)
                 return Outcome(peer.url, peer.report, peer.untrusted_card)
             untrusted_bytes = read_object(name, max_bytes=MAX_INPUT_BYTES)
         name = "(stdin)" if name == "-" else name
@@ -162,14 +149,6 @@ class Batch:
             subject = subject_by_origin(untrusted_bytes, self.verifier.policy)
         report = self.verifier.judge(untrusted_bytes, subject, self.statements, at=self.at)
         return Outcome(name, report, untrusted_bytes)
-
-    def look_up(self, url: str) -> Discovery:
-        """Return the verdict on the card at a URL, and what was received.
-
-        Raises:
-            LocalFault: As :meth:`examine`.
-        """
-        return self.verifier.look_up(url, self.subject, self.statements, at=self.at)
 
     def examine_beside(
         self, public: str, untrusted_public: bytes, extended: str, untrusted_extended: bytes
@@ -245,8 +224,8 @@ def verify_many(
     Args:
         names: Files, which are read here; objects and URLs, which a worker reads.
         batch: By what they are judged.
-        view: What is wanted of an outcome. A worker makes it and sends nothing else, so for a
-            cluster it is of a module that the worker has.
+        view: What is wanted of an outcome. A worker makes it and sends nothing else, so with
+            several jobs or a cluster it is of a module that the worker has.
         read: Reads a card of this machine; :meth:`cardsign.inputs.Inputs.read`.
         jobs: Worker processes; 1 verifies in this process.
         cluster: The scheduler of a Dask cluster: ``tls://host:8786``, with the certificates of
@@ -257,20 +236,31 @@ def verify_many(
             ``usage.not_installed``.
         LocalFault: ``cluster.unreachable``: no scheduler, no worker, or none of this version.
     """
-    if cluster is None:
-        results = in_processes(partial(_see, view, batch, read), names, jobs)
-    else:
-        results = _on_cluster(names, cluster, batch, view, read)
-    for name, result in zip(names, results, strict=True):
-        if isinstance(result, LocalFault):  # it ended the task that should have made the view
-            result.finding = result.finding.at(result.path or name)
-            yield view(Outcome(name, result))
+    opened: AbstractContextManager[_Workers | None] = nullcontext()
+    if cluster is not None:
+        opened, batch = _cluster(cluster), _with_statements(batch)
+    elif min(jobs, len(names)) > 1:
+        opened = _processes(min(jobs, len(names)))
+    with opened as workers:
+        if workers is None:
+            cards = ((name, attempt(read, name)) for name in names)
+            results: Iterator[Any] = (_see(view, batch, card) for card in cards)
         else:
-            yield result
+            results = _in_chunks(workers, names, view, batch, read)
+        for name, result in zip(names, results, strict=True):
+            if isinstance(result, LocalFault):  # it ended the task that should have made the view
+                result.finding = result.finding.at(result.path or name)
+                yield view(Outcome(name, result))
+            else:
+                yield result
 
 
-def _see(view: Callable[[Outcome], _Result], batch: Batch, read: Read, name: str) -> _Result:
-    return view(batch.examine(name, read(name)))
+def _see(view: Callable[[Outcome], _Result], batch: Batch, card: _Card) -> _Result | LocalFault:
+    """Return the view of one card, or the fault that ended it."""
+    name, data = card
+    if isinstance(data, LocalFault):
+        return data
+    return attempt(lambda name: view(batch.examine(name, data)), name)
 
 
 def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
@@ -283,54 +273,6 @@ def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFau
         return LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
 
 
-# In worker processes, and in threads.
-
-
-def in_processes(
-    work: Callable[[_Task], _Result], tasks: Sequence[_Task], jobs: int
-) -> Iterator[_Result | LocalFault]:
-    """Do each task, and yield its result or the fault that ended it, in the order given.
-
-    Where a worker is killed, each task that is not done has the fault ``internal.ended``.
-
-    Args:
-        work: Does one task. With several jobs it is picklable, and so are its results.
-        tasks: What to do; with several jobs picklable.
-        jobs: How many worker processes; 1 works in this process.
-    """
-    if jobs <= 1 or len(tasks) <= 1:
-        yield from (attempt(work, task) for task in tasks)
-        return
-    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
-
-    count, done = min(jobs, len(tasks)), 0
-    pool = ProcessPoolExecutor(count, initializer=_begin, initargs=(work,))
-    try:
-        chunk = max(1, min(CHUNK, len(tasks) // (4 * count)))
-        for result in pool.map(_do, tasks, chunksize=chunk):
-            done += 1
-            yield result
-    except BrokenProcessPool:
-        for _ in tasks[done:]:
-            yield LocalFault("internal.ended", "its worker was ended")
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_work: Callable[[Any], Any]  # of this worker process
-
-
-def _begin(work: Callable[[Any], Any]) -> None:
-    """Make a process a worker, which Ctrl-C ends without a word."""
-    global _work
-    _work = work
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _do(task: Any) -> Any:
-    return attempt(_work, task)
-
-
 def in_threads(
     work: Callable[[_Task], _Result], tasks: Sequence[_Task], threads: int
 ) -> Iterator[tuple[_Task, _Result | LocalFault]]:
@@ -338,14 +280,12 @@ def in_threads(
 
     An executor would keep the process until a silent peer's time is over; these threads do not.
     """
-    waiting, done = SimpleQueue[_Task](), SimpleQueue[tuple[_Task, _Result | LocalFault]]()
-    for task in tasks:
-        waiting.put(task)
+    waiting, done = deque(tasks), SimpleQueue[tuple[_Task, _Result | LocalFault]]()
 
     def work_off() -> None:
-        with suppress(Empty):
+        with suppress(IndexError):
             while True:
-                task = waiting.get_nowait()
+                task = waiting.popleft()
                 done.put((task, attempt(work, task)))
 
     for _ in range(min(threads, len(tasks))):
@@ -354,146 +294,129 @@ def in_threads(
         for _ in tasks:
             yield done.get()
     finally:
-        with suppress(Empty):  # nothing is begun for whoever has had enough
-            while True:
-                waiting.get_nowait()
+        waiting.clear()  # nothing is begun for whoever has had enough
 
 
-# On the workers of a Dask cluster, which are sent policy, lock, statements, time and cards as data.
-# They read from object stores and ask URLs. What one learns of an issuer is forgotten with its
-# chunk. Whoever can reach a scheduler runs programs on every worker and here, so the way is TLS or
-# loopback.
+# By an executor, whose workers are sent policy, lock, statements, time and the cards of this
+# machine as data; they read from object stores and ask URLs themselves.
 
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[_Workers]:
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+
+    # Ctrl-C ends a worker without a word.
+    silent = (signal.SIGINT, signal.SIG_DFL)
+    pool = ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=silent)
+    try:
+        yield pool, jobs, BrokenProcessPool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _in_chunks(
+    workers: _Workers,
+    names: Sequence[str],
+    view: Callable[[Outcome], _Result],
+    batch: Batch,
+    read: Read,
+) -> Iterator[_Result | LocalFault]:
+    """Yield the results of workers, for whom a few chunks of cards are read ahead.
+
+    Where workers were killed, each card that is not done has the fault ``internal.ended``.
+    """
+    import pickle
+
+    executor, count, lost = workers
+    sent, done, begun = pickle.dumps((view, batch)), 0, deque[Any]()
+    size = min(CHUNK, len(names) // (4 * count) + 1)
+    try:
+        for start in range(0, len(names), size):
+            cards = [(name, attempt(read, name)) for name in names[start : start + size]]
+            begun.append(executor.submit(_judge, sent, batch.verifier.clock(), cards))
+            while len(begun) > 4 * count or (begun and start + size >= len(names)):
+                for result in begun.popleft().result():
+                    done += 1
+                    yield result
+    except lost:
+        for _ in names[done:]:
+            yield LocalFault("internal.ended", "its worker was ended")
+
+
+@lru_cache(1)
+def _unpickled(sent: bytes) -> tuple[Callable[[Outcome], Any], Batch]:
+    import pickle
+
+    view, batch = pickle.loads(sent)  # noqa: S301  by our own client
+    return view, batch
+
+
+def _judge(sent: bytes, now: datetime, cards: Sequence[_Card]) -> list[Any]:
+    """Return the views of a chunk, or the fault that took the place of one."""
+    view, batch = _unpickled(sent)
+    batch.verifier.clock = lambda: now
+    return [_see(view, batch, card) for card in cards]
+
+
+# On a Dask cluster. Whoever can reach a scheduler runs programs on every worker and here, so the
+# way is TLS or loopback.
 
 #: Seconds to wait for the scheduler, and for its first worker.
 PATIENCE: Final = 20
 _TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY"
 
 
-def _on_cluster(
-    names: Sequence[str], cluster: str, batch: Batch, view: Callable[[Outcome], _Result], read: Read
-) -> Iterator[_Result | LocalFault]:
-    import pickle
+@contextmanager
+def _cluster(url: str) -> Iterator[_Workers]:
+    from importlib.metadata import PackageNotFoundError, version
 
-    _check_address(cluster)
-    sent, now = pickle.dumps((view, batch)), batch.verifier.clock()
-    with closing(_connected(cluster)) as client:
-        from distributed import CancelledError, KilledWorker
-
-        def submit(chunk: Sequence[str]) -> Any:
-            cards = [(name, attempt(read, name)) for name in chunk]
-            return client.submit(_judge, sent, now, cards, pure=False)
-
-        block = CHUNK * 4 * _check_workers(client, cluster)  # which bounds what is held here
-        try:
-            for start in range(0, len(names), block):
-                ends = range(start, min(start + block, len(names)), CHUNK)
-                begun = [(names[at : at + CHUNK], submit(names[at : at + CHUNK])) for at in ends]
-                for chunk, future in begun:
-                    try:
-                        yield from future.result()
-                    except KilledWorker:  # which of them ends workers, each shows alone
-                        yield from (_alone(submit([name]), KilledWorker) for name in chunk)
-        except (OSError, CancelledError) as exc:
-            raise _unreachable(cluster, f"it was lost: {exc}") from exc
-
-
-def _alone(future: Any, lost: type[Exception]) -> Any:
+    _check_address(url)
     try:
-        return future.result()[0]
-    except lost:
-        return LocalFault("internal.ended", "its worker was ended")
-
-
-def _check_address(cluster: str) -> None:
-    """Check that what is sent to an address stays on this machine or is encrypted."""
-    parts = urlsplit(cluster)
-    host = parts.hostname or ""
-    try:
-        is_here = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        is_here = False
-    if not host or (parts.scheme, is_here) not in {("tls", False), ("tls", True), ("tcp", True)}:
-        why = "anybody who can read or change what is sent to a cluster decides its verdicts"
-        hint = (
-            f"Give tls://HOST:8786, with {_TLS}; plain tcp:// is for 127.0.0.1, ::1 and localhost."
-        )
-        raise UsageFault("usage.invalid", f"{cluster!r}: {why}", hint=hint)
-
-
-def _connected(cluster: str) -> Any:
-    try:
-        from distributed import Client, Security
+        from distributed import CancelledError, Client, KilledWorker, Security
     except ImportError as exc:
         why = f"the library distributed cannot be loaded: {exc}"
         raise UsageFault("usage.not_installed", why, hint=install_hint("cluster")) from exc
-    security = None
-    if cluster.startswith("tls:"):
-        security = Security(require_encryption=True)
-        try:
-            context = security.get_connection_args("client")["ssl_context"]
-        except OSError as exc:  # ssl.SSLError is one as well
-            raise _unreachable(cluster, f"its certificates cannot be read: {exc}") from exc
-        if context is None:  # a client without one would wait a minute before it says so
-            why = f"{cluster} needs certificates, and the environment names none"
+    try:
+        security = Security(require_encryption=True) if url.startswith("tls:") else None
+        if security and security.get_connection_args("client")["ssl_context"] is None:
+            # A client without one would wait long, and then end with a traceback.
+            why = f"{url} needs certificates, and the environment names none"
             raise UsageFault("usage.invalid", why, hint=f"Set {_TLS}.")
-    try:
-        return Client(cluster, security=security, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, RuntimeError) as exc:
-        raise _unreachable(cluster, f"the scheduler cannot be reached: {exc}") from exc
+        client = Client(url, security=security, timeout=PATIENCE, set_as_default=False)
+        with closing(client):
+            client.wait_for_workers(1, timeout=PATIENCE)
+            workers = client.scheduler_info(n_workers=-1)["workers"]
+            for worker in workers:
+                _check_address(worker)
+            own = version("cardsign")
+            if set(client.run(version, "cardsign").values()) != {own}:
+                raise RuntimeError(f"it needs workers, each with cardsign {own}")
+            yield client.get_executor(pure=False), len(workers), KilledWorker
+    except (OSError, RuntimeError, PackageNotFoundError, CancelledError) as exc:
+        raise LocalFault("cluster.unreachable", str(exc)[:200], path=url) from exc
 
 
-def _check_workers(client: Any, cluster: str) -> int:
-    """Check what runs on each worker, and the way to it; return how many there are."""
-    try:
-        client.wait_for_workers(1, timeout=PATIENCE)
-    except TimeoutError as exc:
-        raise _unreachable(cluster, "it has no worker") from exc
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    for worker in workers:
-        _check_address(worker)
-    try:
-        versions = set(client.run(_version).values())
-    except ModuleNotFoundError:  # there is a worker without cardsign
-        versions = set()
-    if versions != {_version()}:
-        raise _unreachable(cluster, f"it needs workers, each with cardsign {_version()}")
-    return len(workers)
+def _check_address(url: str) -> None:
+    """Check that what is sent to an address stays on this machine or is encrypted."""
+    parts = urlsplit(url)
+    is_here = parts.scheme == "tcp" and is_this_machine(parts.hostname or "")
+    if not is_here and (parts.scheme != "tls" or not parts.hostname):
+        why = "anybody who can read or change what is sent to a cluster decides its verdicts"
+        hint = "Give tls://HOST:8786; plain tcp:// is for 127.0.0.1, ::1 and localhost."
+        raise UsageFault("usage.invalid", f"{url!r}: {why}", hint=hint)
 
 
-def _unreachable(cluster: str, why: str) -> LocalFault:
-    return LocalFault("cluster.unreachable", why[:200], path=cluster)
+def _with_statements(batch: Batch) -> Batch:
+    """Return the batch with the statements that lead to each issuer's newest keyset.
 
-
-# On a worker.
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("cardsign")
-
-
-def _unpack(policy: Policy, floors: dict[str, Floor], is_loopback: bool, *how: Any) -> Batch:
-    from cardsign.net.fetch import FetchSettings
-
-    net = FetchSettings(insecure_loopback_http=is_loopback)
-    return Batch(Verifier(policy, lock=Memory(floors), cache=Memory(), net=net), *how)
-
-
-def _judge(
-    sent: bytes, now: datetime, cards: Sequence[tuple[str, bytes | LocalFault | None]]
-) -> list[Any]:
-    """Return the views of a chunk, or the fault that took the place of one."""
-    import pickle
-
-    view, batch = pickle.loads(sent)  # noqa: S301  by our own client
-    batch.verifier.clock = lambda: now
-
-    def see(card: tuple[str, bytes | LocalFault | None]) -> Any:
-        name, data = card
-        if isinstance(data, LocalFault):
-            raise data
-        return view(batch.examine(name, data))
-
-    return [attempt(see, card) for card in cards]
+    A worker of a cluster has no cache.
+    """
+    verifier, statements = batch.verifier, batch.statements
+    for issuer in verifier.policy.issuers:
+        if isinstance(issuer.anchor, KeysetAnchor):
+            session = verifier.session(issuer)
+            session.resolve(NO_STATEMENTS, verifier.clock())
+            statements = session.seen.joined(statements)
+    sent = copy(verifier)
+    sent.cache, sent.clock = None, verifier.clock
+    return replace(batch, verifier=sent, statements=statements)

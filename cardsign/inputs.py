@@ -7,19 +7,16 @@ depends on the store, so it is turned into a fault of the file here.
 from __future__ import annotations
 
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
 
-from cardsign import errors
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
-from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
+from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault, install_hint
+from cardsign.files import MAX_INPUT_BYTES, file_fault, leads_outside, read_bytes
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 if TYPE_CHECKING:  # what a verdict on a file does not need
@@ -51,33 +48,26 @@ class Inputs:
         """Put the ``*.json`` of a folder and below, or of a store, in its place.
 
         Raises:
-            UsageFault: ``usage.invalid``: a folder holds none, or a file is named by a URL;
-                ``usage.not_installed``.
+            UsageFault: ``usage.invalid``: a folder or store holds none; ``usage.not_installed``.
             FileFault: ``file.unreadable``.
         """
         named = list(names)
         expanded: list[str] = []
-        folders: dict[str, str] = {}
-        passed = Counter[str]()
+        inputs = cls()
         for name in named:
             if is_object(name):
                 expanded += list_objects(name)
-                continue
-            if name.startswith("file:"):
-                why, hint = "a file is named by its path", f"Give {unquote(urlsplit(name).path)}"
-                raise UsageFault("usage.invalid", why, path=name, hint=hint)
-            if is_url(name) or not os.path.isdir(name):
+            elif is_url(name) or not os.path.isdir(name):
                 expanded.append(name)
-                continue
-            cards = sorted(str(Path(path)) for path in _cards_below(name, passed))
-            if not cards:
-                hint = "Name a folder that holds cards, or name the cards."
-                raise UsageFault(
-                    "usage.invalid", "the folder holds no *.json", path=name, hint=hint
-                )
-            expanded += cards
-            folders |= dict.fromkeys(set(cards).difference(named), name)
-        return cls(tuple(expanded), folders, passed)
+            else:
+                cards = sorted(_cards_below(str(Path(name)), inputs.passed))
+                if not cards:
+                    hint = "Name a folder that holds cards, or name the cards."
+                    why = "the folder holds no *.json"
+                    raise UsageFault("usage.invalid", why, path=name, hint=hint)
+                expanded += cards
+                inputs.folders.update(dict.fromkeys(set(cards).difference(named), name))
+        return replace(inputs, names=tuple(expanded))
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a card on this machine; None for a URL or an object of a store.
@@ -89,9 +79,11 @@ class Inputs:
             return self.contents[name]
         if is_url(name) or is_object(name):
             return None
-        if name in self.folders:
-            _check_within(name, self.folders[name])
-        return read_bytes(name, max_bytes=MAX_INPUT_BYTES)
+        folder = self.folders.get(name)
+        # A stranger's folder may link to the user's own files, and messages would show a piece.
+        if folder is not None and os.path.islink(name) and leads_outside(Path(folder), Path(name)):
+            raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
+        return read_bytes(name, max_bytes=MAX_INPUT_BYTES, is_found=folder is not None)
 
 
 def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
@@ -101,53 +93,29 @@ def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
         raise file_fault(exc, exc.filename, "file.unreadable") from exc
 
     for place, below, files in os.walk(folder, onerror=unreadable):
-        passed["linked folder"] += sum(
-            os.path.islink(os.path.join(place, entry)) for entry in below
-        )
-        for path in (
-            os.path.join(place, entry) for entry in files if entry.lower().endswith(".json")
-        ):
+        links = sum(os.path.islink(os.path.join(place, entry)) for entry in below)
+        passed["linked folder"] += links
+        for path in (os.path.join(place, entry) for entry in files):
             # Not all that an issuer publishes is a card.
-            url_path = Path(path).as_posix()
+            url_path = path.replace(os.sep, "/")
             if STATEMENTS_PATH in url_path:
-                passed["statement"] += 1
+                passed["statement"] += url_path.endswith(".json")
             elif url_path.endswith(JWKS_PATH):
                 passed["key set"] += 1
-            else:
+            elif url_path.lower().endswith(".json"):
                 yield path
-
-
-def _check_within(name: str, folder: str) -> None:
-    """Check that what a folder holds under this name is a plain file, or a link to one in it.
-
-    A stranger's folder may link to the user's own files, of which messages would show a piece.
-
-    Raises:
-        FileFault: ``file.not_plain``, ``file.not_found``, ``file.unreadable``.
-    """
-    try:
-        # The walk that found it followed no link, and this is not one: nothing needs resolving.
-        if os.name == "posix" and stat.S_ISREG(os.lstat(name).st_mode):
-            return
-        target = os.path.realpath(name, strict=True)
-        is_plain = stat.S_ISREG(os.stat(target).st_mode)
-    except FileNotFoundError as exc:
-        raise FileMissing("file.not_found", "this link leads nowhere", path=name) from exc
-    except OSError as exc:
-        raise file_fault(exc, name, "file.unreadable") from exc
-    if not Path(target).is_relative_to(os.path.realpath(folder)):
-        raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
-    if not is_plain:
-        raise FileFault("file.not_plain", "this is a device or pipe", path=name)
 
 
 # Objects of stores.
 
 
 def is_object(name: str) -> bool:
-    """Return whether a name means an object or folder of a store, such as ``s3://bucket/a.json``."""
-    scheme, separator, _ = name.partition("://")
-    return bool(separator) and scheme in STORES
+    """Return whether a name means an object or folder of a store, such as ``s3://bucket/a.json``.
+
+    A chain of stores is none: what it reads, nobody can see from the name.
+    """
+    scheme, separator, path = name.partition("://")
+    return bool(separator) and scheme in STORES and "::" not in path
 
 
 def list_objects(name: str) -> list[str]:
@@ -161,9 +129,10 @@ def list_objects(name: str) -> list[str]:
         return [name]
     with _opened(name) as (store, path):
         objects = store.glob(f"{path.rstrip('/')}/**/*.json" if name.endswith("/") else path)
-        if not objects:
-            raise UsageFault("usage.invalid", "no object has such a name", path=name)
-        return sorted(store.unstrip_protocol(object_path) for object_path in objects)
+        names = sorted(store.unstrip_protocol(object_path) for object_path in objects)
+    if not names:
+        raise UsageFault("usage.invalid", "no object has such a name", path=name)
+    return names
 
 
 def read_object(name: str, *, max_bytes: int) -> bytes:
@@ -184,14 +153,10 @@ def _opened(name: str) -> Iterator[tuple[Any, str]]:
     try:
         import fsspec
 
-        if "::" in name:  # one store inside another: what it reads, nobody can see from the name
-            raise UsageFault("usage.invalid", "a chain of stores is not read", path=name)
         yield fsspec.url_to_fs(name)
-    except errors.CardsignError:
-        raise
     except ImportError as exc:
         why = f"the library for this store cannot be loaded: {exc}"
-        hint = f"{errors.install_hint('cluster')}; s3:// needs s3fs, gs:// gcsfs, az:// adlfs"
+        hint = f"{install_hint('cluster')}; s3:// needs s3fs, gs:// gcsfs, az:// adlfs"
         raise UsageFault("usage.not_installed", why, path=name, hint=hint) from exc
     except FileNotFoundError as exc:
         raise FileMissing("file.not_found", "the store has no such object", path=name) from exc
@@ -252,8 +217,6 @@ def ask_git(folder: Path, *question: str, max_answer: int) -> Program | None:
 
 
 def _from_git(revision: str, path: str) -> bytes:
-    import shlex
-
     from cardsign.programs import ProgramError, run
 
     name = f"{revision}:{path if path.startswith('/') else './' + path}"
@@ -265,11 +228,4 @@ def _from_git(revision: str, path: str) -> bytes:
         return run(program)
     except ProgramError as failure:
         complaint = failure.complaint.removeprefix("fatal: ") or f"git {failure.what}"
-        tree = shlex.quote(revision or "HEAD")
-        raise FileMissing(
-            "file.not_found",
-            complaint,
-            path=f"{revision}:{path}",
-            hint=f"`git log --oneline` lists the revisions of a repository, and `git ls-tree "
-            f"--name-only {tree}` the files of one.",
-        ) from failure
+        raise FileMissing("file.not_found", complaint, path=f"{revision}:{path}") from failure

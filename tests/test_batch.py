@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.batch import Batch, in_processes, in_threads, subject_by_origin, verify_many
-from cardsign.errors import FileFault, LocalFault, UsageFault
+from cardsign.batch import Batch, Outcome, in_threads, subject_by_origin, verify_many
+from cardsign.errors import FileFault, LocalFault
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
@@ -56,7 +57,7 @@ def judged(cards: list[Path], names: Iterable[str], expect: Subject | None = Non
     """What comes of the cards by that policy."""
     verifier = Verifier(policy_of(names), clock=lambda: NOW)
     batch = Batch(verifier, expect or Subject(), by_origin=True)
-    return list(verify_many([str(card) for card in cards], batch, view=lambda one: one, jobs=jobs))
+    return list(verify_many([str(card) for card in cards], batch, view=copy, jobs=jobs))
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -115,48 +116,62 @@ def test_a_missing_policy_is_told(
     assert found.reasons[0].message.startswith("there is no policy") is is_told
 
 
-# What a task may do to its process; every one must be defined here for a worker to find it.
+# What may happen to a worker; every view must be defined here for it to find.
 
 
-def _task(word: str) -> str:
-    match word:
-        case "crash":
-            raise ZeroDivisionError("oh")
-        case "fault":
-            raise UsageFault("usage.invalid", "no", path="here", hint="Do this.")
-        case "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-    return word.upper()
+def spoken(outcome: Outcome) -> str:
+    """The verdict; but what some cards do to their process by their names."""
+    word = Path(outcome.name).stem
+    if word == "crash" and not isinstance(outcome.result, LocalFault):
+        raise ZeroDivisionError("oh")
+    if word == "killed" and multiprocessing.parent_process() is not None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return outcome.reasons[0].code if outcome.verdict == "fault" else outcome.verdict
 
 
-@pytest.mark.parametrize(("word", "code"), [("crash", "internal.bug"), ("fault", "usage.invalid")])
-def test_what_ends_one_task_ends_no_other(word: str, code: str) -> None:
+@pytest.fixture
+def many(cards: list[Path]) -> Callable[..., Iterator[str]]:
+    """Begins to verify cards of these names by two processes."""
+
+    def begin(*words: str) -> Iterator[str]:
+        paths = [cards[0].with_name(f"{word}.json") for word in words]
+        for path in {*paths} - {*cards}:
+            path.write_bytes(cards[0].read_bytes())
+        batch = Batch(Verifier(policy_of(KEYS), clock=lambda: NOW), by_origin=True)
+        return verify_many([*map(str, paths)], batch, view=spoken, jobs=2)
+
+    return begin
+
+
+def test_what_ends_one_card_ends_no_other(many: Callable[..., Iterator[str]]) -> None:
     """Each has its own fault, and all come back in order."""
-    words = ["a", word, *(f"w{number}" for number in range(300)), word]
-    results = list(in_processes(_task, words, 3))
-    shown = [result.code if isinstance(result, LocalFault) else result for result in results]
-    assert shown == [code if text == word else text.upper() for text in words]
-    fault = results[1]
-    assert isinstance(fault, LocalFault)
-    assert word == "crash" or (fault.path, fault.hint) == ("here", "Do this.")
+    words = ["a", "crash", *(f"w{number}" for number in range(300)), "absent", "b"]
+    results = dict(zip(words, many(*words), strict=True))
+    assert results.pop("crash") == "internal.bug"
+    assert results.pop("absent") == "file.not_found"
+    assert {*results.values()} == {"trusted"}
 
 
-def test_a_killed_worker_leaves_a_fault_for_each_task_that_is_not_done() -> None:
+def test_a_killed_worker_leaves_a_fault_for_each_card_that_is_not_done(
+    many: Callable[..., Iterator[str]],
+) -> None:
     """None of them is missing, and none is called done."""
-    found = list(in_processes(_task, ["killed", *"abcdefg"], 2))
-
-    faults = [one for one in found if isinstance(one, LocalFault)]
-    assert (len(found), found[0] in faults) == (8, True)
-    assert {fault.code for fault in faults} == {"internal.ended"}
+    assert list(many("killed", *"abcdefg")) == ["internal.ended"] * 8
 
 
-def test_a_reader_who_stops_early_leaves_no_process() -> None:
+def test_a_reader_who_stops_early_leaves_no_process(many: Callable[..., Iterator[str]]) -> None:
     """The workers are no more than were asked for, and end with the iterator."""
-    results = in_processes(_task, ["a"] * 300, 2)
-    assert next(results) == "A"
+    results = many(*(f"w{number}" for number in range(300)))
+    assert next(results) == "trusted"
     assert len(multiprocessing.active_children()) <= 2
     results.close()  # type: ignore[attr-defined]
     assert multiprocessing.active_children() == []
+
+
+def _task(word: str) -> str:
+    if word == "crash":
+        raise ZeroDivisionError("oh")
+    return word.upper()
 
 
 def test_threads_yield_each_task_with_its_result_or_fault() -> None:

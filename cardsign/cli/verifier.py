@@ -255,7 +255,8 @@ class VerifierOptions:
         if self.credential is not None:
             credential = Credential(self.credential, client_id=self.client_id or "")
         batch = self.batch()
-        return batch, batch.look_up(url), credential
+        public = batch.verifier.look_up(url, batch.subject, batch.statements, at=batch.at)
+        return batch, public, credential
 
 
 def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[ProfileName, ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from cardsign.card.profiles import Payloads
 from cardsign.card.strictjson import parse_object
@@ -92,6 +92,14 @@ class Verifier:
         self.clock, self.net = clock, net
         self._sessions: dict[int, Session] = {}
         self._guard = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process gets, which begins its own sessions by its own clock."""
+        kept = ("policy", "lock_paths", "floors", "cache", "net")
+        return {name: getattr(self, name) for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, clock=_now, _sessions={}, _guard=threading.Lock())
 
     def verify(
         self,
