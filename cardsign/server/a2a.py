@@ -162,9 +162,10 @@ def answer_error(error: HTTPException) -> Response:
     """Return a refusal as JSON that no cache keeps, in the shape of the protocol that was used."""
     status, headers, details = error.code or 500, NO_STORE, list[Json]()
     name = _GRPC_STATUSES.get(status, "UNKNOWN")
-    message = error.description if status in _EXPLAINED else HTTPStatus(status).phrase
+    is_explained = isinstance(error, A2AError) or status in _EXPLAINED
+    message = (error.description if is_explained else "") or HTTPStatus(status).phrase
     if isinstance(error, A2AError):
-        headers, message = PRIVATE, error.description
+        headers = PRIVATE
         if error.kind.reason:
             name, info = "FAILED_PRECONDITION", "type.googleapis.com/google.rpc.ErrorInfo"
             details = [{"@type": info, "reason": error.kind.reason, "domain": "a2a-protocol.org"}]
@@ -352,7 +353,8 @@ class ExtendedCards:
         if audience is None and is_unreachable:
             message = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
             raise A2AError(UNAVAILABLE, message)
-        if (audience or denied) and "access_token" in request.args:  # which logs keep (RFC 6750 2)
+        if (audience or denied) and "access_token" in request.args:
+            # Queries end up in logs (RFC 6750 2).
             challenges = self._challenges("invalid_request")
             raise A2AError(BAD_CREDENTIALS, "send one token, in the header", challenges)
         if audience is None:
@@ -367,7 +369,7 @@ class ExtendedCards:
         return is_own or any(need and need <= shown for need in self._alternatives)
 
     def _refusal(self, denied: list[Denied], *, is_part: bool) -> A2AError:
-        """Return the answer to who sent nothing, or what is not valid, or opens nothing."""
+        """Return the refusal of a caller who sent nothing, or nothing that opens a card."""
         scopes = next((exc.scopes for exc in denied if exc.scopes is not None), None)
         if scopes is not None:
             lacking = f"; it lacks {' or '.join(scopes)}" if scopes else ""

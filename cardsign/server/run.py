@@ -58,7 +58,6 @@ SHUTDOWN_SECONDS: Final = 3
 #: Connections, idle ones too, beyond which granian accepts none.
 BACKPRESSURE: Final = 8192
 MAX_SHOWN: Final = 256  # characters of a path in the log
-_RESPAWN_SECONDS: Final = 0.5
 _SIGNAL_SECONDS: Final = 0.1
 #: How long a policy, its lock and its statements count before they are read again.
 FRESH_SECONDS: Final = 10.0
@@ -177,7 +176,6 @@ def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> An
         http1_settings=HTTP1Settings(header_read_timeout=HEADER_SECONDS * 1000),
         websockets=False,
         respawn_failed_workers=settings.workers > 1,  # if it is alone, the service ends
-        respawn_interval=_RESPAWN_SECONDS,
         workers_kill_timeout=SHUTDOWN_SECONDS,
         log_level=LogLevels.error,
         log_access=settings.access_log,

@@ -61,7 +61,8 @@ def _read_by(parse: Callable[[str], object], expected: str) -> AfterValidator:
             if text:
                 parse(text)
         except (CardRefused, ConfigurationError, ValueError) as exc:
-            raise ValueError(f"= {text!r}: {exc}; expected {expected}") from exc
+            problem = getattr(exc, "message", exc)
+            raise ValueError(f"= {text!r}: {problem}; expected {expected}") from exc
         return text
 
     return AfterValidator(check)

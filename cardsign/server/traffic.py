@@ -1,6 +1,6 @@
-"""How often clients may ask, and counts of what was answered: the two settings of an operator.
+"""Rate limits and metrics, which an operator may switch on.
 
-Both are added to an application of any kind; neither knows a view.
+They surround the views of `app.py`, which know nothing of them.
 """
 
 from __future__ import annotations
