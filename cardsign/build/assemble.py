@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,55 +12,24 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final, cast
 
-from cardsign.build import cards, forge, mcp, openfang, orloj
-from cardsign.build.draft import (
-    DEFAULT_VERSION,
-    FILLED,
-    NO_VERSION,
-    BuildOptions,
-    Draft,
-    Kind,
-    Target,
-    describe_hint,
-    field_of,
-    rank,
-)
-from cardsign.build.reading import SourceValue, read_one, read_source
+from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, Target, field_of, rank
+from cardsign.build.reading import SourceValue, find_files, read_one, read_source
+from cardsign.build.sources import KINDS, MCP, ORLOJ, PYPROJECT, take_server
 from cardsign.card.convert import PROTOCOL_VERSIONS, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.schema import CARD_1_0, A2aVersion
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused, UsageFault
-from cardsign.files import leads_outside
 from cardsign.findings import Finding
 from cardsign.urls import parse_url
 
-#: Every kind of source; a file that could be of two kinds is of the first.
-KINDS: Final[tuple[Kind, ...]] = (
-    cards.PYPROJECT,
-    forge.KIND,
-    orloj.KIND,
-    openfang.KIND,
-    mcp.KIND,
-    cards.CARD_KIND,
-    forge.SKILLS,
-)
-SET_HINT: Final = (
-    "Such as: --set version=1.2.0, --set provider.url=..., --set skills.ID.name=...; "
-    "the agent's url is --url"
-)
+SET_HINT: Final = "Such as: --set version=1.2.0, --set skills.ID.name=...; the url is --url"
 _INTERFACE: Final = tuple(CARD_1_0.messages["supportedInterfaces"].fields)
 #: What no rule fills, by member: why a card without it is refused, and what to do.
 _NEEDED: Final = {
-    "name": (
-        "no source names the agent",
-        "Pass --set name='...', or name a source that says it.",
-    ),
-    "skills": (
-        "no source names a skill or a tool",
-        "Name a source that has one too: a SKILL.md, or a saved answer to tools/list.",
-    ),
+    "name": ("no source names the agent", "Pass --set name='...', or name a source that says it."),
+    "skills": ("no source names a skill or a tool", "Name a SKILL.md, or an answer to tools/list."),
     "description": (
         "no source describes the agent",
         "Pass --set description='...', or --prompt-excerpt where there is a prompt.",
@@ -113,16 +81,15 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     for member, text in options.members.items():
         _set(draft, member, text)
     recognised = [_recognise(str(source)) for source in sources]
-    if options.agent is not None and not have_agents(sources):
-        message = f"--agent {options.agent} chooses among agents of Orloj, and no source is one"
-        raise UsageFault("usage.invalid", message, hint="Leave out --agent.")
     # Neighbours of one kind may refer to each other.
     for kind, neighbours in groupby(recognised, key=itemgetter(0)):
         kind.take([path for _, path in neighbours], draft)
     for document in options.live:
-        mcp.take_server(document, draft)
-    first, path = recognised[0] if recognised else (mcp.KIND, "the MCP server")
-    a2a = options.a2a or (first is orloj.KIND and options.orloj.protocol_version) or first.a2a
+        take_server(document, draft)
+    first, path = recognised[0] if recognised else (MCP, "the MCP server")
+    settings = options.settings
+    of_server = settings.orloj.protocol_version if first is ORLOJ else None
+    a2a = options.a2a or settings.a2a or of_server or first.a2a
     if a2a not in (*PROTOCOL_VERSIONS, "both"):
         raise UsageFault("usage.invalid", f"there is no A2A version {a2a!r} to build")
     place = SourceValue(str(path))
@@ -131,19 +98,11 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     return _write(draft, ("1.0", "0.3") if a2a == "both" else (cast(A2aVersion, a2a),))
 
 
-def have_agents(sources: Sequence[str | Path]) -> bool:
-    """Return whether a source may define several agents, of which one is to be chosen."""
-    return any(_recognise(str(source))[0] is orloj.KIND for source in sources)
-
-
 def _recognise(source: str) -> tuple[Kind, Path]:
     """Return the kind of a source, and its path."""
     for kind in KINDS:
         if source.startswith(f"{kind.name}:"):
             return kind, Path(source.removeprefix(f"{kind.name}:"))
-    if "://" in source:
-        hint = f"Save it, and name the file: curl -O {shlex.quote(source)}"
-        raise UsageFault("usage.invalid", "a source is a file or a folder", path=source, hint=hint)
     path = Path(source)
     if os.path.isdir(path):
         fitting = (kind for kind in KINDS for name in kind.folder if _has_file(path, name, kind))
@@ -158,11 +117,9 @@ def _recognise(source: str) -> tuple[Kind, Path]:
 
 def _has_file(folder: Path, name: str, kind: Kind) -> bool:
     """Return whether a folder has a file of its kind; pyproject.toml only with our table."""
-    files = folder.glob(name)
-    if kind is not cards.PYPROJECT:
-        return any(files)
-    own = (file for file in files if os.path.isfile(file) and not leads_outside(folder, file))
-    return any(kind.is_file(read_one(file)) for file in own)
+    if kind is not PYPROJECT:
+        return any(folder.glob(name))
+    return any(map(kind.is_file, map(read_one, find_files(folder, [name]))))
 
 
 def _set(draft: Draft, member: str, text: str) -> None:
@@ -180,11 +137,8 @@ def _set(draft: Draft, member: str, text: str) -> None:
         raise UsageFault("usage.invalid", message, hint=SET_HINT) from exc
     value: Json = text
     if field.expected[0] is not str:
-        try:
+        with suppress(JsonRefused, ValueError):  # of which the type is refused
             value = parse_object(f'{{"":{text}}}'.encode())[""]
-        except (JsonRefused, ValueError):
-            if field.kind == "string":
-                value = [part.strip() for part in text.split(",")]
     if not draft.take(target, value, SourceValue(f"--set {member}")):
         raise UsageFault("usage.invalid", f"{member!r} has no value", hint=SET_HINT)
 
@@ -195,10 +149,10 @@ def _take_url(draft: Draft, kind: Kind, place: SourceValue) -> None:
     Raises:
         UsageFault: ``usage.invalid``: what the options give is no URL.
     """
-    options = draft.options
-    option, template, base = "--url", options.url, options.base_url
-    if kind is orloj.KIND:
-        base = base or options.orloj.public_base_url
+    options, settings = draft.options, draft.options.settings
+    option, template = "--url", options.url or (None if options.base_url else settings.url)
+    of_server = settings.orloj.public_base_url if kind is ORLOJ else None
+    base = options.base_url or settings.base_url or of_server
     if template is None and base is not None:
         path = kind.path(draft)
         option, template = "--base-url", base.rstrip("/") + path if path else base
@@ -226,25 +180,28 @@ def _list_interfaces(card: Mapping[str, Json]) -> list[dict[str, Json]]:
 
 def _complete(draft: Draft, kind: Kind, place: SourceValue, *, fill: bool) -> None:
     """Refuse a card that lacks what has no default, and fill in defaults."""
+    for skill in sorted({target[1] for target in draft.facts if target[0] == "skills"}):
+        draft.take(("skills", skill, "id"), skill, FILLED)
+        if ("skills", skill, "description") not in draft.facts:
+            hint = f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
+            message = f"the skill {skill!r} has no description"
+            raise draft.facts["skills", skill, "id"].refuse("build.missing", message, hint=hint)
+        if fill:
+            draft.take(("skills", skill, "name"), skill, FILLED)
+            draft.take(("skills", skill, "tags"), ["skill"], FILLED)
     card = draft.document()
     for member, (message, hint) in _NEEDED.items():
         if not card.get(member):
             raise place.refuse("build.missing", message, hint=hint)
-    for skill in sorted({target[1] for target in draft.facts if target[0] == "skills"}):
-        if draft.value("skills", skill, "description") is None:
-            message = f"the skill {skill!r} has no description"
-            raise place.refuse("build.missing", message, hint=describe_hint(skill))
-        draft.take(("skills", skill, "id"), skill, FILLED)
-        if fill:
-            draft.take(("skills", skill, "name"), skill, FILLED)
-            draft.take(("skills", skill, "tags"), ["skill"], FILLED)
     if not fill:
         return
-    draft.fill(("version",), DEFAULT_VERSION, NO_VERSION, place)
+    draft.fill_version(place)
     modes = [mode for mode in ("defaultInputModes", "defaultOutputModes") if mode not in card]
-    text = f"no source has {' or '.join(modes)}; filled in: {', '.join(kind.modes)}"
     for mode in modes:
-        draft.fill((mode,), [*kind.modes], text, place)
+        draft.take((mode,), [*kind.modes], FILLED)
+    if modes:
+        text = f"no source has {' or '.join(modes)}; filled in: {', '.join(kind.modes)}"
+        draft.note("build.filled", text, place)
     if not any(target[0] == "capabilities" for target in draft.facts):
         draft.take(("capabilities", "streaming"), False, FILLED)
     _fill_provider(draft, place)
@@ -280,11 +237,10 @@ def _write(draft: Draft, versions: Sequence[A2aVersion]) -> BuiltCard:
             for interface in _list_interfaces(card)
         ]
         changes = None if version == "1.0" else draft.notes
-        documents[version] = data = render(convert_card(card, version, changes))
         try:
-            Card.from_bytes(data)
-        except JsonRefused as refused:
-            message = f"the card would be refused: {refused.message}"
-            raise BuildRefused("build.limit", message) from refused
+            documents[version] = render(convert_card(card, version, changes))
+            Card.from_bytes(documents[version])
+        except (JsonRefused, ValueError) as refused:
+            raise BuildRefused("build.limit", f"the card would be refused: {refused}") from refused
     facts = {target: draft.facts[target] for target in sorted(draft.facts, key=rank)}
     return BuiltCard(documents, facts, tuple(dict.fromkeys(draft.notes)))

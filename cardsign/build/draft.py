@@ -10,26 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from cardsign.build.reading import SURROGATE, SourceValue
+from cardsign.build.reading import SourceValue
 from cardsign.card.extensions import with_kept
 from cardsign.card.schema import CARD_1_0, SKILL_1_0, A2aVersion, Field
 from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json
-from cardsign.config import BuildSettings, OrlojSettings
+from cardsign.config import BuildSettings
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, Place
-from cardsign.tomltext import Location
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
 #: What A2A has no place for goes below :data:`OURS`.
 Target = tuple[str, ...]
-#: The member of A2A 1.0, or of our extension, by the member of a source. Several names lead deeper
-#: into the source, a dot leads deeper into the card.
-Mappings: TypeAlias = Mapping[str | Location, str]
+#: Where a member of A2A 1.0, or of our extension, comes from: the places in a source, of which the
+#: first that says something counts. A dot leads deeper into the card, a space into the source.
+Mappings: TypeAlias = Mapping[str, Sequence[str]]
 #: The members of our extension that tables name, and how they are read.
 _KEPT: Final[Mapping[str, type]] = {
     "id": str,
@@ -40,13 +38,21 @@ _KEPT: Final[Mapping[str, type]] = {
 OURS: Final = "our extension"
 #: The place of values that are in no source.
 FILLED: Final = SourceValue("filled by a rule")
-#: The version of a card where no source has one.
-DEFAULT_VERSION: Final = "0.0.0"
-NO_VERSION: Final = f"no source has a version; filled in: {DEFAULT_VERSION}"
-_LISTED: Final[Mappings] = {
-    name: name for name in ("name", "description", "examples", "inputModes", "outputModes")
-}
 _USERINFO: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*:[/\\]{2}[^/?#\\\s]*@", re.IGNORECASE)
+
+
+def same(*names: str) -> Mappings:
+    """Return the table of members that have their own names in a source."""
+    return {name: [name] for name in names}
+
+
+#: What a skill says in a list or a file; category and tags: see :meth:`Draft.take_listed_skill`.
+SKILL: Final[Mappings] = {
+    **same("description", "examples"),
+    "name": ["display_name", "displayName", "display-name", "title", "name"],
+    "inputModes": ["modes", "inputModes", "input_modes"],
+    "outputModes": ["outputModes", "output_modes", "modes"],
+}
 
 
 class Draft:
@@ -77,13 +83,12 @@ class Draft:
                 ``build.unsupported``: a URL in it holds a user name or a password.
         """
         is_taken = any(target[:count] in self.facts for count in range(1, len(target) + 1))
-        is_ours = target[0] == OURS
-        if is_taken or value in (None, "", []) or (is_ours and value == {}):
+        if is_taken or value in (None, "", []) or (target[0] == OURS and value == {}):
             return False
-        name = ascii(".".join(target))[1:-1]
-        self._fit(list(target), None, name, place)
-        fitting = self._fit(value, None if is_ours else field_of(target), name, place)
-        self.facts[target] = replace(place, value=fitting)
+        name = ".".join(target)
+        self._fit([*target], None, name, place)
+        field = None if target[0] == OURS else field_of(target)
+        self.facts[target] = replace(place, value=self._fit(value, field, name, place))
         return True
 
     def take_members(self, source: SourceValue, table: Mappings, *to: str) -> None:
@@ -94,18 +99,19 @@ class Draft:
             table: What becomes of which member.
             to: Where its members go: of the card, or of one skill.
         """
-        for path, member in table.items():
-            value = source.get(*([path] if isinstance(path, str) else path))
+        for member, paths in table.items():
             target = (*to, *member.split("."))
-            kind = _KEPT.get(member) or field_of(target).expected[0]
-            if member in _KEPT:
+            if (kind := _KEPT.get(member)) is not None:
                 target = (OURS, *target)
-            if kind is str:
-                self.take(target, value.text(), value)
-            elif kind is list:
-                self.take(target, [*value.texts()], value)
             else:
-                self.take(target, value.read(kind), value)
+                kind = field_of(target).expected[0]
+            for value in (source.get(*path.split()) for path in paths):
+                if kind is str:
+                    self.take(target, value.text(), value)
+                elif kind is list:
+                    self.take(target, [*value.texts()], value)
+                else:
+                    self.take(target, value.read(kind), value)
 
     def take_skill(
         self,
@@ -113,36 +119,30 @@ class Draft:
         place: SourceValue,
         *,
         name: str | None = None,
-        description: str | None = None,
         tags: Sequence[str] = (),
         tagged: SourceValue | None = None,
         tool: str | None = None,
     ) -> None:
-        """Take the required members of a skill. Tags are unique without case, and never empty.
+        """Take what every skill has. Tags are unique without case, and never empty.
 
         A `tool` is a skill too; without a description it gets a sentence.
         """
-        if tool is not None:
-            description = description or f"Can use the {tool} tool"
         folded: dict[str, Json] = {}
         for tag in tags or ["skill" if tool is None else "tool"]:
             folded.setdefault(tag.casefold(), tag)
         self.take(("skills", skill, "id"), skill, place)
         self.take(("skills", skill, "name"), name or skill, place)
-        self.take(("skills", skill, "description"), description, place)
         self.take(("skills", skill, "tags"), [*folded.values()], tagged or place)
+        if tool is not None:
+            self.take(("skills", skill, "description"), f"Can use the {tool} tool", place)
 
-    def take_listed_skill(self, source: SourceValue) -> None:
-        """Take a skill of a source's list, in the words of A2A, with the place of each member.
-
-        Raises:
-            BuildRefused: ``build.missing``: it has neither id nor name.
-        """
-        skill = source.text("id") or source.text("name")
-        if skill is None:
-            raise source.refuse("build.missing", "the skill has neither id nor name")
-        self.take_members(source, _LISTED, "skills", skill)
-        self.take_skill(skill, source, tags=source.texts("tags"), tagged=source.get("tags"))
+    def take_listed_skill(self, skill: str, source: SourceValue) -> None:
+        """Take a skill of a list or a file, with the place of each member."""
+        self.take_members(source, SKILL, "skills", skill)
+        category = source.text("category")
+        tags = [*([category] if category else []), *source.texts("tags")]
+        tagged = source.get("category" if category else "tags")
+        self.take_skill(skill, source.get("name"), tags=tags, tagged=tagged)
 
     def take_authentication(self, source: SourceValue) -> None:
         """Add the schemes of an `authentication`, and its requirements if there are none yet."""
@@ -163,10 +163,10 @@ class Draft:
         if self.take(("description",), text, prompt):
             self.note("build.prompt", f"taken from the prompt: {text!r}", prompt)
 
-    def fill(self, target: Target, value: Json, message: str, place: SourceValue) -> None:
-        """Take a default, unless there is a value, and add a note if there is a message."""
-        if self.take(target, value, FILLED) and message:
-            self.note("build.filled", message, place)
+    def fill_version(self, place: SourceValue) -> None:
+        """Take 0.0.0 where no source has a version."""
+        if self.take(("version",), "0.0.0", FILLED):
+            self.note("build.filled", "no source has a version; filled in: 0.0.0", place)
 
     def note(self, code: str, message: str, place: SourceValue) -> None:
         """Add a note for the user."""
@@ -190,54 +190,34 @@ class Draft:
         return with_kept(card, card.pop(OURS, {}))
 
     def _fit(self, value: Json, field: Field | None, name: str, place: SourceValue) -> Json:
-        """Return the value as its field allows it, without what the schema does not have.
-
-        Where there is no field, it may be anything that JSON can hold.
-        """
+        """Return the value as its field allows it, without what the schema does not have."""
         if field is not None and not isinstance(value, field.expected[0]):
             raise place.refuse("build.type", f"{name}: expected {field.expected[1]}")
+        part = None  # the field of what a list or map holds; without one it may be anything
+        if field is not None and field.shape != "one":
+            part = replace(field, shape="one", expected=field.element)
         if isinstance(value, list):
-            part = _element(field)
             return [
                 self._fit(element, part, f"{name}[{index}]", place)
                 for index, element in enumerate(value)
             ]
         if isinstance(value, dict):
-            return self._fit_members(value, field, name, place)
+            self._fit([*value], None, name, place)  # names are as public as values
+            if field is None or part is not None or field.message is None:
+                return {key: self._fit(value[key], part, f"{name}.{key}", place) for key in value}
+            fields = field.message.fields
+            for member in value:
+                if member not in fields:
+                    self.note("build.left_out", f"{name}.{member} is no member of A2A 1.0", place)
+            return {
+                member: self._fit(value[member], field, f"{name}.{member}", place)
+                for member, field in fields.items()
+                if value.get(member) is not None
+            }
         if isinstance(value, str) and _USERINFO.match(value):
             text = f"{name}: a URL holds a user name or a password, and a card is public"
             raise place.refuse("build.unsupported", text, hint="Write the URL without it.")
-        if isinstance(value, str) and SURROGATE.search(value):
-            raise place.refuse("build.type", f"{name}: the text contains an unpaired surrogate")
-        is_number = isinstance(value, int) or (isinstance(value, float) and isfinite(value))
-        if not (value is None or isinstance(value, str) or is_number):
-            kind = type(value).__name__
-            raise place.refuse("build.type", f"{name}: JSON has no such value ({kind})")
         return value
-
-    def _fit_members(
-        self, value: dict[str, Json], field: Field | None, name: str, place: SourceValue
-    ) -> dict[str, Json]:
-        self._fit([*value], None, name, place)  # names may hold what a text may not, too
-        message = field.message if field is not None and field.shape == "one" else None
-        if message is None:
-            part = _element(field)
-            return {key: self._fit(value[key], part, f"{name}.{key}", place) for key in value}
-        for member in value:
-            if member not in message.fields:
-                self.note("build.left_out", f"{name}.{member} is no member of A2A 1.0", place)
-        return {
-            member: self._fit(value[member], field, f"{name}.{member}", place)
-            for member, field in message.fields.items()
-            if value.get(member) is not None
-        }
-
-
-def _element(field: Field | None) -> Field | None:
-    """Return the field of what a list or map holds; None where that may be anything."""
-    if field is None or field.shape == "one":
-        return None
-    return replace(field, shape="one", expected=field.element)
 
 
 def rank(target: Target) -> tuple[int, str, int]:
@@ -253,24 +233,17 @@ def field_of(target: Target) -> Field:
     """Return the field of the schema that a target names.
 
     Raises:
-        KeyError, IndexError: There is none.
+        KeyError: There is none.
     """
-    is_skill = target[0] == "skills"
-    first, *below = target[2:] if is_skill else target
-    field = (SKILL_1_0 if is_skill else CARD_1_0).fields[first]
-    for name in below:
-        if field.shape == "map":
+    field = CARD_1_0.fields[target[0]]
+    for name in target[1:]:
+        if field.shape == "map" or (field.shape == "list" and field.name == "skills"):
             field = replace(field, shape="one", expected=field.element)
-        elif field.message is None or field.shape == "list":
+        elif field.shape == "list" or field.message is None:
             raise KeyError(name)
         else:
             field = field.message.fields[name]
     return field
-
-
-def describe_hint(skill: str) -> str:
-    """Return what to do about a skill without a description."""
-    return f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
 
 
 # Options, and kinds of sources.
@@ -287,7 +260,7 @@ class BuildOptions:
         members: Values by member of A2A 1.0, such as ``provider.url`` or ``skills.ID.name``.
         agent: Which of several agents in the sources; None where there is one.
         prompt_excerpt: Take a missing description from the first sentence of a prompt.
-        orloj: What Orloj takes from its server.
+        settings: Those of a project, where these options say nothing.
         live: What MCP servers answered, taken after all sources; see :mod:`cardsign.build.live`.
     """
 
@@ -297,18 +270,8 @@ class BuildOptions:
     members: Mapping[str, str] = field(default_factory=dict)
     agent: str | None = None
     prompt_excerpt: bool = False
-    orloj: OrlojSettings = field(default_factory=OrlojSettings)
+    settings: BuildSettings = field(default_factory=BuildSettings)
     live: tuple[SourceValue, ...] = ()
-
-    def with_settings(self, settings: BuildSettings) -> BuildOptions:
-        """Return these options with those of a project where there are none."""
-        return replace(
-            self,
-            a2a=self.a2a or settings.a2a,
-            base_url=self.base_url or settings.base_url,
-            url=self.url or (None if self.base_url else settings.url),
-            orloj=settings.orloj,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.build.reading import MAX_SOURCE_BYTES, SourceValue, read_json
-from cardsign.errors import CardsignError, UsageFault, install_hint
+from cardsign.errors import UsageFault, install_hint
 from cardsign.findings import cut
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 
@@ -27,18 +27,11 @@ if TYPE_CHECKING:
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 5000
 SECONDS: Final = 60.0  # for a server in all, the installation of a program by npx or uvx included
-SAVE_IT: Final = (
-    "Look whether it is an MCP server, and what it says itself. Or save its answer to tools/list "
-    "as JSON, and build from that file."
-)
+SAVE_IT: Final = "See what it says itself; or save its answer to tools/list, and build from that."
 
 
 def ask_servers(
-    asked: Sequence[str],
-    run: Sequence[str],
-    settings: FetchSettings = DEFAULT_SETTINGS,
-    *,
-    seconds: float = SECONDS,
+    asked: Sequence[str], run: Sequence[str], settings: FetchSettings = DEFAULT_SETTINGS
 ) -> tuple[SourceValue, ...]:
     """Ask MCP servers by URL, and run those that are local programs.
 
@@ -49,17 +42,13 @@ def ask_servers(
         asked: URLs.
         run: Commands.
         settings: How URLs are reached.
-        seconds: How long one server may take.
 
     Raises:
-        TypeError: One of the lists is a str.
         UsageFault: ``usage.not_installed``: the extra mcp is not; ``usage.invalid``: what is to be
             run is no command.
         FetchFailed: ``fetch.*``: a server may not be asked, or cannot be.
         BuildRefused: ``build.*``: a server gives no list of tools, or too long a one.
     """
-    if isinstance(asked, str) or isinstance(run, str):
-        raise TypeError("ask_mcp and run_mcp are lists of str")
     try:
         import mcp.client  # noqa: F401  whoever asks imports it again
     except ImportError as exc:
@@ -67,20 +56,20 @@ def ask_servers(
         raise UsageFault("usage.not_installed", message, hint=install_hint("mcp")) from exc
     # Without a handler Python prints what the SDK logs about a server's messages to stderr.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-    return (*(_ask(url, settings, seconds) for url in asked), *(_run(c, seconds) for c in run))
+    return (*(_ask(url, settings) for url in asked), *(_run(command) for command in run))
 
 
-def _ask(url: str, settings: FetchSettings, seconds: float) -> SourceValue:
+def _ask(url: str, settings: FetchSettings) -> SourceValue:
     from mcp.client.streamable_http import streamable_http_client
 
     from cardsign.net.mcp import McpTransport
 
     guard = McpTransport(url, settings, max_bytes=2 * MAX_SOURCE_BYTES)
     server = streamable_http_client(url, http_client=guard.client())
-    return _list_tools(server, SourceValue(url), seconds, guard)
+    return _list_tools(server, SourceValue(url), guard)
 
 
-def _run(command: str, seconds: float) -> SourceValue:
+def _run(command: str) -> SourceValue:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     try:
@@ -90,25 +79,26 @@ def _run(command: str, seconds: float) -> SourceValue:
     place = SourceValue(f"--run-mcp {name}")  # without arguments, which may hold a secret
     with open(os.devnull, "w") as nowhere:
         server = stdio_client(StdioServerParameters(command=name, args=arguments), nowhere)
-        return _list_tools(server, place, seconds)
+        return _list_tools(server, place)
 
 
-def _list_tools(
-    server: Any, place: SourceValue, seconds: float, guard: McpTransport | None = None
-) -> SourceValue:
+def _list_tools(server: Any, place: SourceValue, guard: McpTransport | None = None) -> SourceValue:
     """Return a server's name, version and tools, as a document without lines."""
-
-    async def ask() -> dict[str, Any]:
-        async with asyncio.timeout(seconds):
-            return await _ask_for_tools(server)
-
     try:
         # In its own thread, because the caller's may be running an event loop.
         with ThreadPoolExecutor(1) as thread:
-            answer = thread.submit(lambda: asyncio.run(ask())).result()
+            answer = thread.submit(asyncio.run, _ask_for_tools(server)).result()
     except Exception as exc:  # noqa: BLE001  the boundary: the client raises groups of anything
-        failure = guard.failure if guard is not None else None
-        raise failure or _no_list(exc, place, seconds) from None
+        if guard is not None and guard.failure is not None:
+            raise guard.failure from None
+        cause: BaseException = exc
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        problem = cut(str(cause).partition("\n")[0]) or type(cause).__name__
+        if isinstance(cause, TimeoutError):
+            problem = f"it did not answer within {SECONDS:.0f} seconds"
+        message = f"the server gave no list of tools: {problem}"
+        raise place.refuse("build.unsupported", message, hint=SAVE_IT) from None
     data = json.dumps(answer).encode()
     if len(answer["tools"]) > MAX_TOOLS or len(data) > MAX_SOURCE_BYTES or answer["nextCursor"]:
         message = f"it lists more than {MAX_TOOLS} tools, {MAX_SOURCE_BYTES} bytes of them, or "
@@ -116,34 +106,20 @@ def _list_tools(
     return replace(read_json(data, place.file), lines={})
 
 
-def _no_list(exc: BaseException, place: SourceValue, seconds: float) -> CardsignError:
-    """Return the first cause of what the client raised, as one of our own errors."""
-    while isinstance(exc, BaseExceptionGroup):
-        exc = exc.exceptions[0]
-    problem = str(exc).partition("\n")[0] or type(exc).__name__
-    if isinstance(exc, TimeoutError):
-        problem = f"it did not answer within {seconds:.0f} seconds"
-    problem = "".join(char if char.isprintable() else "?" for char in problem)
-    message = f"the server gave no list of tools: {cut(problem)}"
-    return place.refuse("build.unsupported", message, hint=SAVE_IT)
-
-
 async def _ask_for_tools(server: Any) -> dict[str, Any]:
     from mcp.client import Client
 
-    tools: list[dict[str, Any]] = []
+    def dump(model: Any) -> Any:
+        return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    tools: list[Any] = []
     cursor: str | None = None
-    async with Client(server, cache=None) as client:
+    async with asyncio.timeout(SECONDS), Client(server, cache=None) as client:
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
-            tools += (_dump(tool) for tool in page.tools)
+            tools += map(dump, page.tools)
             cursor = page.next_cursor
             if cursor is None or len(tools) > MAX_TOOLS:
                 break
         info = client.server_info
-    return {"serverInfo": _dump(info) if info else {}, "tools": tools, "nextCursor": cursor}
-
-
-def _dump(model: Any) -> dict[str, Any]:
-    dumped: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return dumped
+    return {"serverInfo": dump(info) if info else {}, "tools": tools, "nextCursor": cursor}

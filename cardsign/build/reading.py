@@ -7,10 +7,12 @@ Scalars follow YAML's 1.2 core schema, so `no` and `1:30` are strings.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,7 +21,6 @@ from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_
 from cardsign.card.values import Json, kind_of, members_of, value_at
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import leads_outside, read_bytes
-from cardsign.findings import describe_code
 from cardsign.tomltext import Location, find_lines, read_toml
 
 _Kind = TypeVar("_Kind", str, bool, dict[str, Json], list[Json])
@@ -28,12 +29,6 @@ _Kind = TypeVar("_Kind", str, bool, dict[str, Json], list[Json])
 MAX_SOURCE_BYTES: Final = 1024 * 1024
 #: Files of one source; a card of more skills would be refused for its size.
 MAX_FILES: Final = 20_000
-#: How a card's refusal is called when it is the source's; any other is ``build.type``.
-_CODES: Final = {
-    "card.auth_type": "build.unsupported",
-    "card.auth_setting": "build.unsupported",
-    "json.too_many_values": "build.limit",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +72,13 @@ class SourceValue:
 
     def refuse_as(self, refused: CardRefused) -> BuildRefused:
         """Return the error for a value that a card refuses."""
-        code = _CODES.get(refused.code, "build.type")
-        if refused.message.endswith(UNDECLARED):
+        code, hint = "build.type", ""
+        if refused.code in ("card.auth_type", "card.auth_setting"):
+            code, hint = "build.unsupported", refused.hint
+        elif refused.code == "json.too_many_values":
+            code = "build.limit"
+        elif refused.message.endswith(UNDECLARED):
             code = "build.reference"
-        hint = describe_code(refused.code).fix if code == "build.unsupported" else ""
         return self.refuse(code, refused.message, hint=hint)
 
     def get(self, *path: str | int) -> SourceValue:
@@ -98,7 +96,7 @@ class SourceValue:
             BuildRefused: ``build.type``.
         """
         place = self.get(*path)
-        if place.value is None or isinstance(place.value, kind):
+        if isinstance(place.value, kind | None):
             return place.value
         name = ".".join(map(str, place.at))
         raise place.refuse("build.type", f"{name}: expected {kind_of(kind())}")
@@ -110,7 +108,7 @@ class SourceValue:
             BuildRefused: ``build.type``.
         """
         place = self.get(*path)
-        if not isinstance(place.value, str) and place.at in self.written:
+        if type(place.value) in (int, float) and place.at in self.written:
             return self.written[place.at]
         return (place.read(str) or "").strip() or None
 
@@ -121,10 +119,19 @@ class SourceValue:
             BuildRefused: ``build.type``.
         """
         place = self.get(*path)
-        parts = [place]
-        if isinstance(place.value, list):
-            parts = [place.get(index) for index in range(len(place.value))]
+        count = len(place.value) if isinstance(place.value, list) else None
+        parts = [place] if count is None else map(place.get, range(count))
         return [text for part in parts if (text := part.text())]
+
+    def need(self, owner: str, *names: str) -> str:
+        """Return the first of these texts that is there.
+
+        Raises:
+            BuildRefused: ``build.missing``: there is none; ``build.type``.
+        """
+        for text in filter(None, map(self.text, names)):
+            return text
+        raise self.refuse("build.missing", f"{owner} has no {' or '.join(names)}")
 
     def rows(self, *path: str | int) -> Iterator[SourceValue]:
         """Yield the elements of a list of objects; none where it is absent.
@@ -156,7 +163,7 @@ def read_source(path: Path) -> list[SourceValue]:
         return reader(data.decode().removeprefix("\ufeff"), file)
     except UnicodeDecodeError as exc:
         line = data.count(b"\n", 0, exc.start) + 1
-        raise _refuse_syntax("it is not UTF-8", file, line) from exc
+        raise BuildRefused("build.syntax", "it is not UTF-8", path=file, line=line) from exc
 
 
 def read_one(path: Path) -> SourceValue:
@@ -167,7 +174,8 @@ def read_one(path: Path) -> SourceValue:
     """
     documents = read_source(path)
     if len(documents) != 1:
-        raise _refuse_syntax(f"expected one document, found {len(documents)}", str(path))
+        message = f"expected one document, found {len(documents)}"
+        raise BuildRefused("build.syntax", message, path=str(path))
     return documents[0]
 
 
@@ -180,20 +188,14 @@ def read_json(data: bytes, file: str) -> SourceValue:
     try:
         value = parse_object(data, max_bytes=MAX_SOURCE_BYTES)
     except JsonRefused as exc:
-        hint = describe_code(exc.code).fix
-        raise _refuse_syntax(exc.message, file, exc.finding.place.line, hint) from exc
+        place = SourceValue(file, lines={(): exc.finding.place.line or 0})
+        raise place.refuse("build.syntax", exc.message, hint=exc.hint) from exc
     lines: dict[Location, int] = {}
     text, line, counted = data.decode(), 1, 0
     for location, _, at in offsets(text):
         line, counted = line + text.count("\n", counted, at), at
         lines[location] = line
     return SourceValue(file, value, lines=lines)
-
-
-def _refuse_syntax(
-    problem: str, file: str, line: int | None = None, hint: str = ""
-) -> BuildRefused:
-    return BuildRefused("build.syntax", problem, path=file, line=line, hint=hint)
 
 
 def _read_frontmatter(text: str, file: str) -> list[SourceValue]:
@@ -203,7 +205,8 @@ def _read_frontmatter(text: str, file: str) -> list[SourceValue]:
     """
     match = _FRONTMATTER.match(text)
     if match is None and text.startswith("---"):
-        raise _refuse_syntax("the frontmatter has no closing line ---", file, 1)
+        message = "the frontmatter has no closing line ---"
+        raise BuildRefused("build.syntax", message, path=file, line=1)
     head = f"\n{match[1]}" if match else ""  # an empty line for the first ---
     return _read_yaml(head, file) or [SourceValue(file, {}, lines={(): 1})]
 
@@ -214,102 +217,108 @@ _FRONTMATTER: Final = re.compile(
 
 
 def _read_toml(text: str, file: str) -> list[SourceValue]:
-    """Read a TOML file. Dates are refused where they are taken."""
+    """Read a TOML file; a date is its text."""
     try:
-        return [SourceValue(file, read_toml(text.encode()), lines=find_lines(text))]
+        value = json.loads(json.dumps(read_toml(text.encode()), default=str))
+        return [SourceValue(file, value, lines=find_lines(text))]
     except (ValueError, RecursionError) as exc:
-        match = re.search(r"at line (\d+)", str(exc))
-        raise _refuse_syntax(f"not TOML: {exc}", file, int(match[1]) if match else None) from exc
+        raise BuildRefused("build.syntax", f"not TOML: {exc}", path=file) from exc
 
 
 # YAML.
 
 #: An unpaired surrogate, which YAML can write and UTF-8 cannot encode.
-SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_NULLS: Final = ("", "~", "null", "Null", "NULL")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final[Mapping[str, bool | None]] = {
-    **dict.fromkeys(_NULLS),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_TAGS: Final = {"scalar": "str", "mapping": "map", "sequence": "seq"}
 _NUMBER: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_ALIASES: Final = "anchors and aliases are not read; write the value twice"
 
 
 def _read_yaml(text: str, file: str) -> list[SourceValue]:
     """Read the documents of a YAML stream; empty ones are left out."""
     import yaml
 
+    documents: list[SourceValue] = []
     try:
-        nodes = yaml.compose_all(text, Loader=yaml.BaseLoader)
-        return [_read_document(node, file) for node in nodes if node.value not in _NULLS]
+        events = yaml.parse(text, Loader=yaml.BaseLoader)
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += _read_document(events, file)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "it cannot be read"
-        problem = _ALIASES if "alias" in problem else problem
         hint = "Indent with spaces." if "\\t" in problem else ""
         if "mapping values are not allowed" in problem:
             hint = "Put the text of that line in double quotes: it holds a colon and a space."
-        line = mark.line + 1 if mark else None
-        raise _refuse_syntax(f"not YAML: {problem}", file, line, hint) from exc
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as exc:
-        # "\x01", "\UFFFFFFFF", 5000 digits, 5000 brackets
-        too_much = "a number in it is too large, or its values are nested too deeply"
-        raise _refuse_syntax(f"not YAML: {getattr(exc, 'reason', too_much)}", file) from exc
+        place = SourceValue(file, lines={(): mark.line + 1 if mark else 0})
+        raise place.refuse("build.syntax", f"not YAML: {problem}", hint=hint) from exc
+    except (yaml.YAMLError, ValueError, OverflowError) as exc:  # "\x01", "\UFFFFFFFF", 5000 digits
+        problem = getattr(exc, "reason", "a number in it is too large")
+        raise BuildRefused("build.syntax", f"not YAML: {problem}", path=file) from exc
+    return documents
 
 
-def _read_document(root: Any, file: str) -> SourceValue:
-    """Read one document of a stream into plain JSON values."""
+def _read_document(events: Iterator[Any], file: str) -> Iterator[SourceValue]:
+    """Yield the document that begins with the next event, as plain JSON values."""
+    from yaml import AliasEvent, CollectionEndEvent, MappingStartEvent, SequenceStartEvent
+
     lines: dict[Location, int] = {}
     written: dict[Location, str] = {}
-    seen: set[int] = set()
 
-    def refuse(node: Any, problem: str) -> BuildRefused:
-        return _refuse_syntax(problem, file, node.start_mark.line + 1)
+    def refuse(event: Any, problem: str) -> BuildRefused:
+        return BuildRefused("build.syntax", problem, path=file, line=event.start_mark.line + 1)
 
-    def read(node: Any, at: Location) -> Json:
+    def inside() -> Iterator[Any]:
+        return takewhile(lambda event: not isinstance(event, CollectionEndEvent), events)
+
+    def read(event: Any, at: Location) -> Json:
+        if isinstance(event, AliasEvent) or event.anchor or event.tag:
+            raise refuse(event, "anchors, aliases and tags are not read; write the value itself")
         # A card cannot be nested deeper, and each level takes a stack frame.
         if len(at) >= MAX_DEPTH:
-            raise refuse(node, f"values are nested more than {MAX_DEPTH} deep")
-        if id(node) in seen:
-            raise refuse(node, _ALIASES)
-        if node.tag != f"tag:yaml.org,2002:{_TAGS[node.id]}":
-            raise refuse(node, f"the tag {node.tag} is not read")
-        seen.add(id(node))
-        lines.setdefault(at, node.start_mark.line + 1)
-        if node.id == "mapping":
-            return read_members(node, at)
-        if node.id == "sequence":
-            return [read(child, (*at, index)) for index, child in enumerate(node.value)]
-        if SURROGATE.search(node.value):
-            raise refuse(node, "the text contains an unpaired surrogate")
-        if node.style is not None:  # quoted, or a block
-            return str(node.value)
-        if not _NUMBER.fullmatch(node.value):
-            text: str = node.value
-            return _WORDS.get(text, text)
-        written[at] = node.value
-        try:
-            return (integer if node.value.lstrip("+-").isdigit() else double)(node.value)
-        except ValueError:
-            return str(node.value)  # beyond what JSON's readers agree on: a digest, an account
+            raise refuse(event, f"values are nested more than {MAX_DEPTH} deep")
+        lines.setdefault(at, event.start_mark.line + 1)
+        if isinstance(event, SequenceStartEvent):
+            return [read(child, (*at, index)) for index, child in enumerate(inside())]
+        if isinstance(event, MappingStartEvent):
+            return {name: read(next(events), (*at, name)) for name in read_names(at)}
+        if _SURROGATE.search(event.value):
+            raise refuse(event, "the text contains an unpaired surrogate")
+        if event.style is None and _NUMBER.fullmatch(event.value):
+            written[at] = event.value
+        return _read_scalar(event.value) if event.style is None else str(event.value)
 
-    def read_members(node: Any, at: Location) -> dict[str, Json]:
-        members: dict[str, Json] = {}
-        for key, value in node.value:
-            if key.id != "scalar":
+    def read_names(at: Location) -> Iterator[str]:
+        names = set()
+        for key in inside():
+            name = getattr(key, "value", None)
+            if name is None:
                 raise refuse(key, "a name is a plain word; is this a template?")
-            if key.value == "<<" or key.value in members:
-                raise refuse(key, f"{key.value!r} stands here twice, or is a merge key")
-            read(key, (*at, key.value))
-            members[key.value] = read(value, (*at, key.value))
-        return members
+            if name == "<<" or name in names:
+                raise refuse(key, f"{name!r} stands here twice, or is a merge key")
+            read(key, (*at, name))
+            names.add(name)
+            yield name
 
+    root = next(events)
     value = read(root, ())
-    if not isinstance(value, dict):
+    if isinstance(value, dict):
+        yield SourceValue(file, value, lines=lines, written=written)
+    elif value is not None:
         raise refuse(root, "expected an object: `name: value` lines")
-    return SourceValue(file, value, lines=lines, written=written)
+
+
+def _read_scalar(text: str) -> Json:
+    """Return a plain scalar as YAML's 1.2 core schema has it."""
+    if not _NUMBER.fullmatch(text):
+        return _WORDS.get(text, text)
+    try:
+        return (integer if text.lstrip("+-").isdigit() else double)(text)
+    except ValueError:
+        return text  # beyond what JSON's readers agree on: a digest, an account
 
 
 _READERS: Final[Mapping[str, Callable[[str, str], list[SourceValue]]]] = {
@@ -347,18 +356,11 @@ def find_files(source: Path, patterns: Sequence[str]) -> Iterator[Path]:
             yield path
 
 
-def first_file(source: Path, names: Sequence[str]) -> Path | None:
-    """Return the first of these files that a folder has; links as in :func:`find_files`."""
-    return next((file for name in names for file in find_files(source, (name,))), None)
-
-
-def read_first(source: Path, names: Sequence[str]) -> SourceValue:
-    """Read a file, or the first of these that a folder has.
+def read_first(source: Path, names: Sequence[str]) -> SourceValue | None:
+    """Read a file, or the first of these that a folder has; None if it has none.
 
     Raises:
-        BuildRefused, FileFault: As :func:`read_source`; ``build.missing``: it has none.
+        BuildRefused, FileFault: As :func:`find_files` and :func:`read_one`.
     """
-    file = first_file(source, names)
-    if file is None:
-        raise SourceValue(str(source)).refuse("build.missing", f"the folder has no {names[0]}")
-    return read_one(file)
+    files = (file for name in names for file in find_files(source, (name,)))
+    return next(map(read_one, files), None)

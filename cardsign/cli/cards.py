@@ -102,7 +102,7 @@ def build(
 
     options["members"] = frame.read_pairs("--set", "MEMBER=VALUE", members, hint=SET_HINT)
     chosen = frame.take(BuildOptions, options)
-    chosen = chosen.with_settings(project_config().build)
+    chosen = replace(chosen, settings=project_config().build)
     if ask_mcp or run_mcp:
         from cardsign.build.live import ask_servers
 

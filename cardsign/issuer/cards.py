@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, cast
 
 from cardsign import errors
-from cardsign.build.assemble import build_card, have_agents
+from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.card import extensions
 from cardsign.card.convert import convert_card
@@ -123,8 +123,7 @@ def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
         UsageFault: ``config.malformed``: a selected skill is not in it.
     """
     if card.build:
-        agent = card.agent if have_agents(card.build) else None
-        options = BuildOptions(agent=agent).with_settings(build)
+        options = BuildOptions(agent=card.agent, settings=build)
         data = build_card(card.build, options).document
     else:
         data = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import cardsign
+from cardsign.build import live as live_servers
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.build.live import SECONDS, ask_servers
+from cardsign.build.live import ask_servers
 from cardsign.build.reading import SourceValue
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
 from tests.net.internet import Answer, Network, Request
@@ -33,9 +34,9 @@ def ask(network: Network, url: str = URL) -> SourceValue:
     return ask_servers([url], [], network.settings())[0]
 
 
-def run(command: str, seconds: float = SECONDS) -> SourceValue:
+def run(command: str) -> SourceValue:
     """What one program says."""
-    return ask_servers([], [command], seconds=seconds)[0]
+    return ask_servers([], [command])[0]
 
 
 def built(*live: SourceValue, sources: tuple[Path, ...] = ()) -> bytes:
@@ -174,7 +175,7 @@ def test_O20_O28_a_program_is_asked_over_stdio(
 ) -> None:
     """In the user's folder, with few variables; it is gone afterwards.
 
-    The public function asks and runs by the same names; a text in place of a list is misuse.
+    The public function asks and runs at once.
     """
     monkeypatch.setenv("SECRET", "x")
     command = program(PID + ECHO)
@@ -187,8 +188,6 @@ def test_O20_O28_a_program_is_asked_over_stdio(
     how: Any = {"url": "https://docs.example/a2a", "members": {"description": "Docs"}}
     how["live"] = ask_servers([URL], [command], network.settings())
     assert skills(cardsign.build_card(**how).document) == ["mcp_docs_read", "mcp_docs_t"]
-    with pytest.raises(TypeError, match="lists of str"):
-        ask_servers(URL, [])
 
 
 BAD_PROGRAMS = {
@@ -198,11 +197,14 @@ BAD_PROGRAMS = {
 
 
 @pytest.mark.parametrize("code", BAD_PROGRAMS)
-def test_a_program_that_misbehaves_is_refused(program: Callable[[str], str], code: str) -> None:
+def test_a_program_that_misbehaves_is_refused(
+    program: Callable[[str], str], code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And ended."""
     (seconds, words), began = BAD_PROGRAMS[code], time.monotonic()
+    monkeypatch.setattr(live_servers, "SECONDS", seconds)
     with pytest.raises(BuildRefused, match=words) as refused:
-        built(run(program(code), seconds=seconds))
+        built(run(program(code)))
     assert refused.value.code == "build.unsupported"
     assert time.monotonic() - began < 50
 
