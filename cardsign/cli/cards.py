@@ -108,28 +108,18 @@ def build(
 
         chosen = replace(chosen, live=ask_servers(ask_mcp, run_mcp, frame.fetch_settings(insecure)))
     built = build_card(sources, chosen)
-    written = dict(_outputs(output, built))
+    (_, first), *others = built.documents.items()
+    if others and output == STDIO:
+        raise UsageFault("usage.conflict", "--a2a both writes two files, and stdout is one")
+    written = {output: first}  # of two, the older has its version in its name
+    for version, data in others:
+        written[str(Path(output).with_suffix(f".{version}{Path(output).suffix}"))] = data
     for name, data in written.items():
         frame.write_output(name, data)
     frame.say_notes(built.reasons)
     lines = _fact_lines(built) if explain else ()
-    show(Answer(_to_json(built, list(written)), lines), err=output == STDIO)
-    for name in written:
-        if name != STDIO:
-            say(f"wrote {name}")
-
-
-def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
-    """Yield where each document goes; of two, the older has its version in its name."""
-    (_, first), *others = built.documents.items()
-    yield output, first
-    for version, data in others:
-        if output == STDIO:
-            raise UsageFault(
-                "usage.conflict", "--a2a both writes two files, so they cannot go to stdout"
-            )
-        path = Path(output)
-        yield str(path.with_suffix(f".{version}{path.suffix}")), data
+    notes = [f"wrote {name}" for name in written if name != STDIO]
+    show(Answer(_to_json(built, list(written)), lines, notes), err=output == STDIO)
 
 
 def _fact_lines(built: BuiltCard) -> Iterator[str]:

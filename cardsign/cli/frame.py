@@ -408,7 +408,6 @@ class Group(click.Group):
         sections: By title, the commands: each name with the place of its function, as
             ``MODULE:FUNCTION`` in ``cardsign.cli``, and one line of what it does. Such a command
             is imported when it is used. A group without sections has its commands added to it.
-        exit_statuses: What is said of them below the commands.
     """
 
     command_class = Command
@@ -418,12 +417,10 @@ class Group(click.Group):
         self,
         *settings: Any,
         sections: Mapping[str, Mapping[str, tuple[str, str]]] | None = None,
-        exit_statuses: Sequence[tuple[str, str]] = (),
         **named: Any,
     ) -> None:
         super().__init__(*settings, **named)
         self.sections = sections or {}
-        self.exit_statuses = exit_statuses
         self.places = {
             name: place for names in self.sections.values() for name, (place, _) in names.items()
         }
@@ -442,15 +439,12 @@ class Group(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections, then what an exit status means."""
+        """Write the sections."""
         if not self.sections:
             super().format_commands(ctx, formatter)
         for title, names in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name, summary) for name, (_, summary) in names.items()])
-        if self.exit_statuses:
-            with formatter.section("Exit status"):
-                formatter.write_dl(list(self.exit_statuses))
 
 
 # Options, and the files that they name.

@@ -30,7 +30,7 @@ from cardsign.times import second
 
 if TYPE_CHECKING:
     from cardsign.config import ProjectConfig
-    from cardsign.issuer.work import Gap, Progress, Work
+    from cardsign.issuer.work import Progress, Work
 
 KEYSTORE_VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_KEYSTORE: Final = "keys"
@@ -111,7 +111,7 @@ class KeystoreOptions:
             return read_place(named)
         is_named = os.path.lexists(CONFIG_FILE)  # else no settings are loaded
         configured = project_config().keystore if is_named else None
-        return allowed_store(configured or Path.cwd() / DEFAULT_KEYSTORE)
+        return allowed_store(configured or Path(DEFAULT_KEYSTORE))
 
     def open(self) -> KeyStore:
         """Open the key store, wherever it is."""
@@ -343,34 +343,25 @@ def say_progress(progress: Progress, now: datetime) -> None:
     # The same with the root keys does more: a person types one command.
     same = (gap.command for gap in progress.left if gap.command.startswith(first))
     first = max(same, key=len, default="")
-    if first:
-        say(f"not finished. Do this: {first}", asked=True)
-    elif progress.left:
-        say(f"not finished: it waits for {safe(progress.left[0].who)}", asked=True)
-    for line in progress.done:
+    if progress.left:
+        waits = f": it waits for {safe(progress.left[0].who)}"
+        say(f"not finished. Do this: {first}" if first else f"not finished{waits}", asked=True)
+    for line in (*progress.done, *(f"would {line}" for line in progress.planned)):
         say(safe(line, limit=400))
-    for line in progress.planned:
-        say(f"would {safe(line, limit=400)}")
     if not (progress.done or progress.planned or progress.left):
         say("nothing was due")
     for line in progress.notes:
         say(safe(line, limit=400), asked=True)
     for gap in progress.left:
-        _say_gap(gap, first, now)
-    if progress.left or progress.planned:
-        return  # what comes by itself may wait
-    for line in ahead_lines(progress, now):
+        until = "" if gap.until is None else f", until {second(gap.until, now)}"
+        is_late = gap.until is not None and gap.until <= now
+        say(f"left for {safe(gap.who)}{', now' if is_late else until}:", asked=True)
+        say(f"  {safe(gap.what, limit=600)}", asked=True)
+        if gap.command not in first:
+            say(f"  next: {gap.command}", asked=True)
+    # What comes by itself may wait until nothing else is to be done.
+    for line in () if progress.left or progress.planned else ahead_lines(progress, now):
         say(f"  {line}")
-
-
-def _say_gap(gap: Gap, first: str, now: datetime) -> None:
-    """Say who closes a gap and until when, and by which command if that is not the `first`."""
-    until = "" if gap.until is None else f", until {second(gap.until, now)}"
-    until = ", now" if gap.until is not None and gap.until <= now else until
-    say(f"left for {safe(gap.who)}{until}:", asked=True)
-    say(f"  {safe(gap.what, limit=600)}", asked=True)
-    if gap.command not in first:
-        say(f"  next: {gap.command}", asked=True)
 
 
 def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:

@@ -21,7 +21,7 @@ from cardsign.errors import UsageFault, closest
 
 _SECTIONS: Final = {
     "Start": {
-        "init": ("init:init", "Set up this folder: settings, keys, first statements."),
+        "init": ("project:init", "Set up this folder: settings, keys, first statements."),
         "keys": ("keys:keys", "Make, import, show, rotate and revoke keys."),
         "sign": ("sign:sign", "Sign a card with every active key."),
         "verify": ("verify:verify", "Verify cards and URLs, and say why or why not."),
@@ -40,7 +40,7 @@ _SECTIONS: Final = {
         "contract": ("cards:contract", "Check tasks and responses against a verified card."),
     },
     "Publish": {
-        "publish": ("publish:publish", "Publish a signed card with its key set."),
+        "publish": ("project:publish", "Publish a signed card with its key set."),
         "serve": ("serve:serve", "Serve a publication, and follow it as it changes."),
         "tokens": ("serve:tokens", "Make, list and revoke bearer tokens."),
         "keyset": ("statements:keyset", "Say which keys may sign for the issuer."),
@@ -51,24 +51,16 @@ _SECTIONS: Final = {
         "canonicalize": ("sign:canonicalize", "Print exactly the bytes that a signature covers."),
         "conformance": ("cards:conformance", "Check any verifier with attacks and vectors."),
         "mcp": ("mcp:mcp", "Serve card checks as MCP tools."),
-        "config": ("init:config", "Check cardsign.toml, and print its JSON Schema."),
+        "config": ("project:config", "Check cardsign.toml, and print its JSON Schema."),
         "help": ("main:help_", "Show the help of a command, or what a code means."),
         "completion": ("main:completion", "Print the completion code of a shell."),
     },
 }
-#: What every command's exit status means.
-EXIT_STATUSES: Final = (
-    ("0", "trusted, clean, or done"),
-    ("1", "not trusted, or something was found that needs action"),
-    ("2", "wrong usage, or a fault of this machine; nothing is known about the card"),
-    ("3", "no verdict: something needed was not available"),
-)
 
 
 @click.group(
     cls=Group,
     sections=_SECTIONS,
-    exit_statuses=EXIT_STATUSES,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="cardsign", message="%(prog)s %(version)s")
@@ -76,6 +68,13 @@ def command_line() -> None:
     """Sign, publish and verify A2A Agent Cards.
 
     A first signature takes three commands: keys generate, sign, verify.
+
+    \b
+    Exit status:
+      0  trusted, clean, or done
+      1  not trusted, or something was found that needs action
+      2  wrong usage, or a fault of this machine; nothing is known about the card
+      3  no verdict: something needed was not available
     """
 
 

@@ -393,14 +393,12 @@ def show_release(keystore: KeystoreOptions) -> int:
     """
     store = keystore.open()
     keyset, newest = needed_keyset(store), kept_release(store)
-    if newest is None:
-        say("there is no release statement yet: cardsign release renew")
-        return show(Answer({"due": True}, exit_status=errors.EXIT_NOT_TRUSTED))
-    is_due = is_release_due(newest, keyset.id, now=moment())
-    show(Answer({"due": is_due, **release_json(newest)}, _release_lines(newest)))
-    if is_due:
-        say("it is time for another one: cardsign release renew")
-    return errors.EXIT_NOT_TRUSTED if is_due else errors.EXIT_OK
+    is_due = newest is None or is_release_due(newest, keyset.id, now=moment())
+    view = {"due": is_due, **(release_json(newest) if newest else {})}
+    lines = _release_lines(newest) if newest else ()
+    status = errors.EXIT_NOT_TRUSTED if is_due else errors.EXIT_OK
+    notes = ["it is time for another one: cardsign release renew"] if is_due else ()
+    return show(Answer(view, lines, notes, status))
 
 
 def _release_lines(newest: ReleaseStatement) -> Iterator[str]:

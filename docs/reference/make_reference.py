@@ -20,7 +20,6 @@ from typing import Literal, get_args, get_origin, is_typeddict
 import click
 
 import cardsign
-from cardsign.cli.main import EXIT_STATUSES
 from cardsign.cli.main import command_line as cli
 from cardsign.findings import describe_code, list_codes, severity_of
 from cardsign.lint.cards import GROUPS, RULES
@@ -60,9 +59,9 @@ def commands() -> str:
     contexts = list(walk(click.Context(cli, info_name="cardsign", **settings)))[1:]
     times = Counter(record for context in contexts for record in options(context).values())
     shared = [record for record, count in times.most_common() if count >= MANY]
-    statuses = [f"* {status}: {meaning}" for status, meaning in EXIT_STATUSES]
+    statuses = re.sub(r" +([0-9])  ", r"* \1: ", str(cli.help).partition("Exit status:\n")[2])
     sections = [NOTE, "# Commands", *map(wrapped, COMMANDS_INTRODUCTION)]
-    sections += ["The exit status of every command:", "\n".join(statuses)]
+    sections += ["The exit status of every command:", statuses.strip()]
     sections += ["## Options of many commands", *option_list(shared, whole=True)]
     sections += [describe_command(context, shared) for context in contexts]
     return "\n\n".join(sections) + "\n"
