@@ -19,7 +19,7 @@ import click
 
 from cardsign.card.values import MAX_TOKEN
 from cardsign.cli import frame
-from cardsign.cli.frame import STDIO, Answer, Command, Group, moment, safe, say, show
+from cardsign.cli.frame import STDIO, Answer, Group, moment, safe, say, show
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE
 from cardsign.findings import SEVERITIES, cap_findings, counted, cut
@@ -40,8 +40,7 @@ if TYPE_CHECKING:  # what the others do not need
 _MAX_MEMBERS: Final = 1000
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json",
 )
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
@@ -169,8 +168,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     )
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif",
 )
 @click.argument("cards", nargs=-1, required=True, metavar="CARD...")
@@ -292,8 +290,7 @@ def contract_check(
 # ``cardsign diff``, ``inspect`` and ``conformance``.
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     example="cardsign diff HEAD~1:agent-card.json agent-card.json\n"
     "cardsign diff card.json https://agent.example/.well-known/agent-card.json --live",
 )
@@ -328,8 +325,7 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
     return show(compare(read(old), read(str(new)), names=names))
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     example="cardsign inspect card.json --jwks jwks.json\ncardsign inspect https://agent.example",
 )
 @click.argument("card")
@@ -382,8 +378,7 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
 _OURS: Final = "-m cardsign verify - --quiet --jwks {keys} --origin {origin}"
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     example="cardsign conformance tests --verifier 'node my-verifier.mjs {keys} {origin}'",
 )
 @click.argument("folder", metavar="DIR", type=frame.PATH)

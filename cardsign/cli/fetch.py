@@ -13,7 +13,7 @@ import click
 
 from cardsign.card.values import jcs
 from cardsign.cli import frame
-from cardsign.cli.frame import Answer, Command, is_json, members, safe, say, show
+from cardsign.cli.frame import Answer, is_json, members, safe, say, show
 from cardsign.cli.verifier import VerifierOptions, check_audience, show_refusal, visit_options
 from cardsign.errors import CallFailed, UsageFault, install_hint
 from cardsign.findings import counted
@@ -32,7 +32,7 @@ _ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
 DEFAULT_TIMEOUT: Final = 60  # seconds; agents think
 
 
-@click.command(cls=Command, example="cardsign fetch https://agents.example.com -o card.json")
+@frame.command(example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
 @frame.output_option(help="Where the verified payload goes; not changed if it is not trusted.")
 @click.option(
@@ -92,9 +92,7 @@ def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
             raise UsageFault("usage.invalid", f"{option} takes an id as the agent gave it")
 
 
-@click.command(
-    cls=Command, example='cardsign call https://agents.example.com "What is the weather in Bern?"'
-)
+@frame.command(example='cardsign call https://agents.example.com "What is the weather in Bern?"')
 @click.argument("url", metavar="URL")
 @click.argument("text", metavar="[TEXT]", required=False)
 @click.option("--task", metavar="ID", help="Continue this task, or --get or --cancel it.")

@@ -1,6 +1,6 @@
 """What all commands share: help, options, files, printing, errors and exit statuses.
 
-A command is a function under ``@click.command(cls=Command)``. It reads its options, calls one
+A command is a function under ``@frame.command(...)``. It reads its options, calls one
 function of the library, and returns what :func:`show` returns: the exit status.
 ``docs/contributing/commands.md`` adds one, step by step.
 
@@ -399,6 +399,10 @@ class Command(click.Command):
             with formatter.section("Example"):
                 for line in self.example.splitlines():
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+#: Declares a command of the root, as ``@keys.command`` declares one of a group.
+command: Final = partial(click.command, cls=Command)
 
 
 class Group(click.Group):

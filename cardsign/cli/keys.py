@@ -40,7 +40,6 @@ def keys() -> None:
 _DOES: Final = {
     "active": "it signs from now on",
     "prepublished": "it is prepublished, and does not sign yet",
-    "generated": "it waits for a keyset statement that lists it: cardsign keyset draft",
 }
 
 role_option = click.option(
@@ -132,10 +131,12 @@ def _add(
 
 
 def _made(record: ledger.KeyRecord, store: stores.KeyStore, path: stores.StorePlace) -> None:
-    does, state = _DOES[record.state], store.state
-    if record.state == "active" and (not record.rotates or state.keysets):
+    state = store.state
+    if record.rotates and not state.keysets:
+        does = _DOES[record.state]
+    elif state.keysets or len(state.keys) > 1:
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
-    if not record.rotates and not state.keysets and len(state.keys) == 1:
+    else:
         command = shlex.join(["cardsign", "keys", "export", record.kid, "--keystore", str(path)])
         does = f"send its public key to whoever drafts the keyset: {command}"
     note = f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}"

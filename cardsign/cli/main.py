@@ -16,7 +16,7 @@ import click
 
 from cardsign import __version__
 from cardsign.cli import frame
-from cardsign.cli.frame import Answer, Command, Group, show
+from cardsign.cli.frame import Answer, Group, show
 from cardsign.errors import UsageFault, closest
 
 _SECTIONS: Final = {
@@ -78,8 +78,7 @@ def command_line() -> None:
     """
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     example="cardsign completion bash > ~/.local/share/bash-completion/completions/cardsign",
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
@@ -100,7 +99,7 @@ def completion(shell: str) -> int:
     return show(Answer({"shell": shell, "code": code}, code.splitlines()))
 
 
-@click.command("help", cls=Command, example="cardsign help verify\ncardsign help sig.bad")
+@frame.command("help", example="cardsign help verify\ncardsign help sig.bad")
 @click.argument("words", nargs=-1, metavar="[COMMAND...|CODE]")
 def help_(words: tuple[str, ...]) -> int:
     """Show the help of COMMAND, as COMMAND --help does, or what CODE means.

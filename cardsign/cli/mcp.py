@@ -18,7 +18,7 @@ from pydantic import Field
 
 from cardsign import __version__
 from cardsign.cli import frame
-from cardsign.cli.frame import Command, say
+from cardsign.cli.frame import say
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
@@ -40,7 +40,7 @@ _INSTRUCTIONS = (
 )
 
 
-@click.command(cls=Command, example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
+@frame.command(example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
 @click.option(
     "--trust",
     "trust_file",

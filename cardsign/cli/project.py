@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from cardsign.cli import frame, issuer
-from cardsign.cli.frame import Answer, Command, Group, is_json, members, moment, safe, say, show
+from cardsign.cli.frame import Answer, Group, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, FileMissing, UsageFault
@@ -34,7 +34,7 @@ from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files, n
 from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_publication
 
 
-@click.command(cls=Command, example="cardsign init --issuer https://agents.example.com")
+@frame.command(example="cardsign init --issuer https://agents.example.com")
 @click.option(
     "--issuer", "origin", metavar="ORIGIN", help="Where the cards are, such as https://a.example."
 )
@@ -207,7 +207,7 @@ def schema() -> None:
 # ``cardsign publish``: one immutable generation of what is served.
 
 
-@click.command(cls=Command, example="cardsign publish signed.json -o public")
+@frame.command(example="cardsign publish signed.json -o public")
 @click.argument("card", required=False)
 @click.option(
     "--extended",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cardsign.cli import frame
-from cardsign.cli.frame import Answer, Command, Group, is_json, members, moment, show
+from cardsign.cli.frame import Answer, Group, is_json, members, moment, show
 from cardsign.cli.issuer import project_config
 from cardsign.errors import UsageFault
 from cardsign.files import create_private
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 12  # characters of a digest
 
 
-@click.command(cls=Command, example="cardsign serve public --bind 127.0.0.1:8080")
+@frame.command(example="cardsign serve public --bind 127.0.0.1:8080")
 @click.argument("directory", required=False, type=frame.PATH, metavar="[DIR]")
 @click.option(
     "--bind",

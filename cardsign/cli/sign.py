@@ -17,7 +17,7 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles import PROFILES, RUST_ALG, VERIFIERS, ProfileName, left_open
 from cardsign.cli import frame, issuer
-from cardsign.cli.frame import Answer, Command, is_json, members, moment, safe, say, show
+from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
 from cardsign.errors import LocalFault, UsageFault, of_the_user
@@ -87,8 +87,7 @@ def find_signers(
     return signers, beside.state.ever_held_kids() if beside else frozenset()
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     advanced=(
         *("--force", "--known-keys", "--drop-foreign", "--header", "--public", "--kid"),
         *("--extended", "--seq", "--expires"),
@@ -259,8 +258,7 @@ def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
         yield f"  a2a-protocol-types (Rust) verifies {RUST_ALG} alone, so it accepts none of these"
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     example="cardsign resign https://agent.example --url https://gw.example/a -o copy.json",
 )
 @click.argument("card", metavar="URL|FILE")
@@ -306,9 +304,7 @@ def resign(card: str, url: str, output: str, keystore: KeystoreOptions, **option
     return errors.EXIT_OK
 
 
-@click.command(
-    cls=Command, example="cardsign canonicalize card.json --profile served-as-is | sha256sum"
-)
+@frame.command(example="cardsign canonicalize card.json --profile served-as-is | sha256sum")
 @click.argument("card")
 @click.option(
     "--profile", type=click.Choice(tuple(PROFILES)), required=True, help="The rule of the payload."

@@ -22,7 +22,7 @@ from cardsign.batch import Outcome, heaviest, in_threads, verify_many
 from cardsign.card.profiles import DEFAULT_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
-from cardsign.cli.frame import STDIO, Answer, Command, Group, is_json, moment, safe, say, show
+from cardsign.cli.frame import STDIO, Answer, Group, is_json, moment, safe, say, show
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, file_fault
 from cardsign.findings import Finding, counted
@@ -55,8 +55,7 @@ def read_time(text: str) -> datetime:
     )
 
 
-@click.command(
-    cls=Command,
+@frame.command(
     advanced=(
         *("--statements", "--at", "--accept", "--profile"),
         *("--extended", "--audience", "--jobs", "--cluster", "--results"),
