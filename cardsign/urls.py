@@ -193,24 +193,10 @@ def _without_password(word: str) -> str:
 
 
 def _refused(text: str) -> CardRefused:
-    whole = without_userinfo(text)
-    shown = whole if len(whole) <= 80 else whole[:77] + "..."
-    # What was cut is another URL, which no hint offers.
-    hint = "" if "://" in text or shown != whole else f"Write it with its scheme: https://{whole}"
-    scheme, slashes, rest = whole.partition("://")
-    host, slash, path = rest.partition("/")
-    in_lower_case = f"{scheme.lower()}{slashes}{host.lower()}{slash}{path}"
-    is_short = len(in_lower_case) <= MAX_URL_LENGTH
-    if is_short and in_lower_case != text and _URL.fullmatch(in_lower_case):
-        hint = f"Write {in_lower_case}"
-    if text != text.strip():
-        hint = "Leave out the white space before or behind it."
-    return CardRefused(
-        "card.interface_url",
-        f"{shown!r} is not written as https://host, https://host:port or https://host/path in "
-        "lower case",
-        hint=hint,
-    )
+    shown = without_userinfo(text)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    forms = "https://host, https://host:port or https://host/path in lower case"
+    return CardRefused("card.interface_url", f"{shown!r} is not written as {forms}")
 
 
 # Where an issuer's cards and interfaces may stand: an origin, or a path below one.

@@ -6,7 +6,6 @@ What is refused is in `test_addresses.py`, `test_hostile_servers.py` and attacks
 from __future__ import annotations
 
 import contextlib
-import math
 import socket
 import ssl
 from dataclasses import replace
@@ -137,20 +136,6 @@ class Clock:
         return self.now
 
 
-def test_what_remains() -> None:
-    """What is left shrinks, is never more than asked for, and is never nothing."""
-    clock = Clock()
-    end = Deadline(clock, 10)
-    assert (end.remaining(), end.remaining(5)) == (10, 5)
-    clock.now += 7
-    assert (end.remaining(), end.remaining(5)) == (3, 3)
-    clock.now = math.nextafter(1010, 0)
-    assert end.remaining() > 0
-    clock.now = 1010
-    with pytest.raises(TimeoutError):
-        end.remaining()
-
-
 def test_what_was_stopped_is_not_prolonged() -> None:
     """A task that has left is not brought back by a stream that begins."""
     end = Deadline(Clock(), 10)
@@ -174,22 +159,6 @@ def test_each_address_gets_its_time() -> None:
     with pytest.raises(TimeoutError):
         Exchange(settings, "https://agent.example/").connect_tcp("agent.example", 443)
     assert limits == [5, 5, 2]
-
-
-def test_a_peer_who_reads_slowly() -> None:
-    """A write goes on until all is sent, and ends with the deadline."""
-    clock = Clock()
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        stream = DeadlineStream(ours, Deadline(clock, 0.1), 5)
-        stream.write(b"x" * 100)
-        assert theirs.recv(200) == b"x" * 100
-        with pytest.raises(TimeoutError):
-            stream.write(b"x" * 1_000_000)
-        clock.now += 1
-        with pytest.raises(TimeoutError):
-            stream.read(1)
 
 
 def test_too_late_for_tls() -> None:

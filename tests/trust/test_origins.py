@@ -80,23 +80,6 @@ def test_refused(text: str) -> None:
     assert len(caught.value.message) < 400
 
 
-HINTS = [
-    ("https://Weather.example/a", "Write https://weather.example/a"),
-    (f"https://Weather.example/{'a' * 90}", f"Write https://weather.example/{'a' * 90}"),
-    ("https://Weather.example/".ljust(MAX_URL_LENGTH + 1, "a"), ""),
-    ("weather.example", "Write it with its scheme: https://weather.example"),
-    (f"weather.example/{'a' * 90}", ""),
-]
-
-
-@pytest.mark.parametrize(("text", "hint"), HINTS, ids=lambda text: text[:40])
-def test_no_hint_offers_a_url_that_was_cut(text: str, hint: str) -> None:
-    """It would be another one."""
-    with pytest.raises(CardRefused) as caught:
-        parse_url(text)
-    assert (hint in caught.value.hint) if hint else ("Write" not in caught.value.hint)
-
-
 SHOWN = [
     ("at (https://me:pw@a.example/x).", "at (https://...@a.example/x)."),
     ("https://token@a.example/ failed", "https://...@a.example/ failed"),
