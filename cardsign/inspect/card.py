@@ -9,28 +9,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import islice
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 from cardsign.card.document import Card, check_is_no_key_set
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.profiles import PROFILES, VERIFIERS, Payload, Payloads, ProfileName, SdkVerifier
+from cardsign.card.profiles import PROFILES, VERIFIERS, Payload, Payloads, ProfileName
 from cardsign.card.schema import CARD_0_3, DocumentVersion, Field, respelled
 from cardsign.card.security import requirements_of, schemes_of, security_problems
-from cardsign.card.values import Json, jcs, levels, members_of, objects_in
-from cardsign.errors import (
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    CanonicalizationError,
-    InputRefused,
-    SignatureRefused,
-)
-from cardsign.findings import MAX_PATH, Finding, Place, ScanResult, cap_findings, cut, list_findings
+from cardsign.card.values import Json, finding_at, jcs, levels, members_of, objects_in
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, InputRefused, SignatureRefused
+from cardsign.findings import Finding, ScanResult, cap_findings, cut, list_findings, rate_findings
 from cardsign.jose.jws import decode_part, header_members
-from cardsign.jose.keys import JwkSet
+from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.times import ANY_TIME
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.walk import NO_STATEMENTS
@@ -39,16 +33,9 @@ from cardsign.verify.signature import Inquiry, examine_signature
 from cardsign.verify.verifier import Verifier
 
 SCHEMA: Final = "cardsign.inspection/1"
-_MAX_MEMBERS: Final = 8  # of a header, in a line
 _MAX_SENTENCE: Final = 300  # characters of a message
 
 PredictedOutcome = Literal["accepted", "refused", "unknown"]
-
-
-def _finding_lines(finding: Finding, indent: str, path: str = "") -> Iterator[str]:
-    where = f" at {cut(path, 120)}" if path else ""
-    yield f"{indent}{finding.code}: {cut(finding.worded, _MAX_SENTENCE)}{where}"
-    yield f"{indent}    {finding.hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +50,21 @@ class InspectedSignature:
     """
 
     report: SignatureReport
-    header: Mapping[str, Json] | None
+    header: dict[str, Json] | None
     profiles: tuple[ProfileName, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the element of the report's `signatures` member."""
-        header = None if self.header is None else dict(self.header)
-        return {**self.report.to_json(), "header": header, "profiles": [*self.profiles]}
+        return {**self.report.to_json(), "header": self.header, "profiles": [*self.profiles]}
 
-    def lines(self, *, have_keys: bool) -> Iterator[str]:
-        """Yield what it is, what it fits, and why it does not count; no key, where none is had."""
-        shown = "no header that can be read"
-        if self.header is not None:
-            members = islice(self.header.items(), _MAX_MEMBERS)
-            shown = ", ".join(f"{cut(name, 40)} {cut(str(value), 64)}" for name, value in members)
-            shown = shown or "an empty header"
+    def lines(self) -> Iterator[str]:
+        """Yield what it is, and what it fits."""
+        shown = cut(words(self.header)) or "no header that can be read"
         yield f"  signature {self.report.index}: {shown}"
         if self.profiles:
             places = some_of(self.report.uncovered, self.report.uncovered_count)
             without = f"; not signed: {places}" if places else ""
             yield f"    fits {', '.join(self.profiles)}{without}"
-        for reason in self.report.reasons:
-            if have_keys or reason.code != "key.unknown":
-                yield from _finding_lines(reason, "    ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +94,7 @@ class Inspection:
             cannot be read in one way, that is all there is.
         a2a_version: ``1.0``, ``0.3``, ``mixed`` or ``none``; None where the card is unreadable.
         agent: The card's own words (:func:`cardsign.inspect.card.describe_card`).
-        payloads: Under each profile, or why there is none.
+        payloads: Under each profile its size and digest, or why there is none, as JSON.
         signatures: One for each entry.
         predictions: One for each verifier; empty where no keys were named.
         service: Of a URL: what is wrong with how it is served.
@@ -126,7 +105,7 @@ class Inspection:
     problems: tuple[Finding, ...]
     a2a_version: DocumentVersion | None = None
     agent: Mapping[str, Any] = field(default_factory=dict)
-    payloads: Mapping[ProfileName, Payload | CanonicalizationError] = field(default_factory=dict)
+    payloads: Mapping[ProfileName, dict[str, Any]] = field(default_factory=dict)
     signatures: tuple[InspectedSignature, ...] = ()
     predictions: tuple[Prediction, ...] = ()
     service: tuple[Finding, ...] = ()
@@ -137,9 +116,9 @@ class Inspection:
         """1 if the card or a signature is refused, one by a known key fits nothing, or the service
         gives away what it must not.
         """
-        bad = any(entry.report.verdict in ("invalid", "refused") for entry in self.signatures)
-        has_error = any(finding.severity == "error" for finding in self.service)
-        return EXIT_NOT_TRUSTED if self.problems or bad or has_error else EXIT_OK
+        findings = (*self._findings, *self.service)
+        has_error = any(finding.severity == "error" for finding in findings)
+        return EXIT_NOT_TRUSTED if self.problems or has_error else EXIT_OK
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as ``cardsign inspect --json`` prints it."""
@@ -149,44 +128,40 @@ class Inspection:
             "a2a_version": self.a2a_version,
             "problems": [problem.to_json() for problem in self.problems],
             "agent": dict(self.agent),
-            "payloads": {
-                name: {"size": len(payload.data), "sha256": payload.sha256}
-                if isinstance(payload, Payload)
-                else {"refusal": payload.finding.to_json()}
-                for name, payload in self.payloads.items()
-            },
+            "payloads": dict(self.payloads),
             "signatures": [signature.to_json() for signature in self.signatures],
             "predictions": [asdict(prediction) for prediction in self.predictions],
             "service": [finding.to_json() for finding in self.service],
             "asked": list(self.asked),
         }
 
+    @property
+    def _findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the card and its signatures."""
+        reasons = [reason for entry in self.signatures for reason in entry.report.reasons]
+        return (*self.problems, *reasons)
+
     def scan_results(self) -> Iterator[ScanResult]:
         """Yield the report for code scanning."""
-        reasons = (reason for entry in self.signatures for reason in entry.report.reasons)
-        yield ScanResult(self.name, cap_findings((*self.problems, *reasons, *self.service)))
+        yield ScanResult(self.name, cap_findings((*self._findings, *self.service)))
 
     def lines(self) -> Iterator[str]:
         """Yield the report for a person."""
         yield f"{cut(self.name)}: {self._summary()}"
         for client in self.predictions:
             yield f"    {client.outcome:<12} {client.verifier}: {cut(client.because, 160)}"
-        for problem in self.problems:
-            yield from _finding_lines(problem, "  ", problem.path)
         if self.agent:
             yield "  the card's own words, of which nothing is verified:"
             yield from description_lines(self.agent)
         for signature in self.signatures:
-            yield from signature.lines(have_keys=bool(self.predictions))
+            yield from signature.lines()
+        yield from list_findings(replace(f, message=f.worded) for f in self._findings)
         if self.payloads:
             yield "  payloads"
         for name, payload in self.payloads.items():
-            parts = (
-                cut(payload.message, _MAX_SENTENCE)
-                if isinstance(payload, Exception)
-                else (f"{len(payload.data)} bytes, sha256 {payload.sha256}")
-            )
-            yield f"    {name:<22} {parts}"
+            shown = payload.get("refusal", {}).get("message")
+            shown = shown or f"{payload['size']} bytes, sha256 {payload['sha256']}"
+            yield f"    {name:<22} {cut(shown, _MAX_SENTENCE)}"
         yield from list_findings(self.service, "the service")
 
     def _summary(self) -> str:
@@ -196,30 +171,26 @@ class Inspection:
         kind = f"A2A version {self.a2a_version}"
         if not self.signatures:
             return f"{kind}, not signed"
+        if not self.predictions:
+            return f"{kind}, signatures not checked: no keys were given (--jwks FILE)"
         keys = "the keys that its own origin publishes" if self.asked else "the keys given"
         fitting = sum(bool(signature.profiles) for signature in self.signatures)
         fit = f"{fitting} of {len(self.signatures)} signatures fit this card by {keys}"
-        if not self.predictions:
-            return f"{kind}, signatures not checked: no keys were given (--jwks FILE)"
         return f"{kind}, {fit}; predicted of clients:"
 
 
 # The card's own words: what the agent is and asks for. Nothing of it is verified.
 
 
-MAX_ELEMENTS: Final = 100  # of each list or object that is described
 _MAX_LINES: Final = 20  # for the elements of a list; --json has more
 
 
 def describe_card(card: Card) -> dict[str, Any]:
-    """Return what a card says of itself, by name, as JSON.
-
-    Of a list the first 100 elements are there, of a text 1,000 characters.
-    """
+    """Return what a card says of itself, by name, as JSON."""
     document = card.document
     schemes = schemes_of(document)
     capabilities = members_of(document.get("capabilities"))
-    described = {
+    return {
         "name": document.get("name"),
         "version": document.get("version"),
         "description": document.get("description"),
@@ -251,18 +222,6 @@ def describe_card(card: Card) -> dict[str, Any]:
             for _, entry in objects_in(document.get("skills"))
         ],
     }
-    bound: dict[str, Any] = _bound(described)
-    return bound
-
-
-def _bound(value: Any) -> Any:
-    """Return the value with so many elements of each list at most, and characters of each text."""
-    if isinstance(value, dict):
-        members = list(value.items())[:MAX_ELEMENTS]
-        return {cut(str(name)): _bound(member) for name, member in members}
-    if isinstance(value, list):
-        return [*map(_bound, value[:MAX_ELEMENTS])]
-    return cut(value, MAX_PATH) if isinstance(value, str) else value
 
 
 def description_lines(agent: Mapping[str, Any]) -> Iterator[str]:
@@ -295,22 +254,11 @@ def words(value: Any) -> str:
 # It still counts for nothing.
 
 
-#: What writes so, what the signer should change, and the bytes.
-Spelling: TypeAlias = tuple[str, str, bytes]
-
 _write_compact: Final = partial(json.dumps, sort_keys=True, separators=(",", ":"))
 _write_utf8: Final = partial(_write_compact, ensure_ascii=False)
 _HTML: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 _DUMPS: Final = "Python's json.dumps"
 _NOT_DUMPS: Final = "Sign what rfc8785.dumps(card) returns, not what json.dumps does."
-
-
-def write_spellings(members: dict[str, Json]) -> list[Spelling]:
-    """Return a card without its signatures as common signers write it; none without a form."""
-    try:
-        return [(name, advice, write(members).encode()) for name, advice, write in SPELLINGS]
-    except CanonicalizationError:
-        return []
 
 
 def _spell_in_python(field: Field) -> str:
@@ -379,7 +327,7 @@ def inspect_card(untrusted_bytes: bytes, *, jwks: JwkSet | None, name: str = "")
     problems = [*security_problems(card.document)]
     if "signature" in card.document:
         message = "the `signature` member is not an A2A signature and is ignored"
-        problems.append(Finding("card.single_signature_block", message, Place("/signature")))
+        problems.append(finding_at("card.single_signature_block", ("signature",), message))
     payloads = Payloads(card)
     signatures = tuple(_inspect_signatures(card, payloads, jwks))
     return Inspection(
@@ -387,10 +335,16 @@ def inspect_card(untrusted_bytes: bytes, *, jwks: JwkSet | None, name: str = "")
         cap_findings(problems),
         card.a2a_version,
         describe_card(card),
-        {profile: payloads.payload_or_refusal(profile) for profile in PROFILES},
+        {profile: _describe_payload(payloads.payload_or_refusal(profile)) for profile in PROFILES},
         signatures,
         () if jwks is None else tuple(predict_clients(payloads, signatures)),
     )
+
+
+def _describe_payload(payload: Payload | InputRefused) -> dict[str, Any]:
+    if isinstance(payload, Payload):
+        return {"size": len(payload.data), "sha256": payload.sha256}
+    return {"refusal": payload.finding.to_json()}
 
 
 def _inspect_signatures(
@@ -400,61 +354,52 @@ def _inspect_signatures(
     issuer = policy.issuers[0]
     trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, ANY_TIME)
     inquiry = Inquiry(Subject(issuer=issuer.name), policy, trust, ANY_TIME)
-    spellings = write_spellings(payloads.members) if jwks and card.signatures else []
+    spellings = [
+        (name, advice, write(payloads.members).encode())
+        for name, advice, write in (SPELLINGS if jwks and card.signatures else ())
+    ]
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)
-        header = _read_header(entry)
+        try:  # whatever it says
+            header = header_members(str(members_of(entry).get("protected", "")))
+        except SignatureRefused:
+            header = None
         # A signature fits one byte string, and so all the profiles that make it.
         same = ((name, payloads.of(name)) for name in PROFILES if report.payload is not None)
         fitted = tuple(name for name, payload in same if payload and payload.data == report.payload)
-        misfit = partial(_explain_misfit, members_of(entry), header or {}, jwks, spellings)
-        reasons = tuple(_list_reasons(report, misfit))
-        yield InspectedSignature(replace(report, reasons=reasons), header, fitted)
-
-
-def _list_reasons(
-    report: SignatureReport, explain: Callable[[], Finding | None]
-) -> Iterator[Finding]:
-    """Yield why a signature does not count, and what it was made over, if that can be found."""
-    is_invalid = report.verdict == "invalid"
-    reasons = [
-        finding for finding in report.reasons if not finding.code.startswith(_ABOUT_THE_CARD)
-    ]
-    yield from () if is_invalid else reasons
-    if is_invalid or _CREWAI.intersection(reason.code for reason in reasons):
-        misfit = explain()
-        if misfit or is_invalid:
-            yield (misfit or _CHANGED).at(f"/signatures/{report.index}")
-
-
-def _read_header(untrusted_entry: Json) -> dict[str, Json] | None:
-    """Return the protected header, whatever it says; None where it cannot be read."""
-    try:
-        return header_members(str(members_of(untrusted_entry).get("protected", "")))
-    except SignatureRefused:
-        return None
+        reasons = [
+            finding
+            for finding in report.reasons
+            if not finding.code.startswith(_ABOUT_THE_CARD)
+            and (jwks is not None or finding.code != "key.unknown")
+        ]
+        is_invalid = report.verdict == "invalid"
+        is_searched = is_invalid or _CREWAI.intersection(reason.code for reason in reasons)
+        key = jwks.find(str(header.get("kid"))) if jwks and header and is_searched else None
+        misfit = _CHANGED if is_invalid else None
+        if key and header and key.alg == header.get("alg"):
+            misfit = _explain_misfit(members_of(entry), key, spellings) or misfit
+        if misfit:
+            reasons = [*([] if is_invalid else reasons), misfit.at(f"/signatures/{index}")]
+        # One that fits is no error, though it may not count.
+        rated = rate_findings(reasons, trusted=report.verdict not in ("invalid", "refused"))
+        yield InspectedSignature(replace(report, reasons=rated), header, fitted)
 
 
 def _explain_misfit(
-    entry: dict[str, Json], header: dict[str, Json], jwks: JwkSet | None, spellings: list[Spelling]
+    entry: dict[str, Json], key: PublicKey, spellings: Sequence[tuple[str, str, bytes]]
 ) -> Finding | None:
     """Say what a signature was made over that fits no payload of the card, if that can be found."""
-    key = jwks.find(str(header.get("kid"))) if jwks else None
-    if key is None or header.get("alg") != key.alg:
-        return None
     signature = decode_part(str(entry["signature"]), "signature")
     try:
         key.check_length(signature)
     except SignatureRefused as refusal:  # by its length it could not fit anything
         return refusal.finding
     for name, advice, data in spellings:
-        try:
+        with suppress(SignatureRefused):
             key.check(str(entry["protected"]), data, signature)
-        except SignatureRefused:
-            continue
-        return Finding(
-            "sig.bad", f"the signature fits this card as written with {name}", fix=advice
-        )
+            text = f"the signature fits this card as written with {name}"
+            return Finding("sig.bad", text, fix=advice)
     return None
 
 
@@ -478,42 +423,29 @@ def predict_clients(
     """
     below = (value for level in levels(payloads.members) for value in level)
     odd = next((name for value in below for name in members_of(value) if _ODD.fullmatch(name)), "")
+    unread = [e for e in signatures if e.report.verdict == "refused" and not e.profiles]
+    codes = {reason.code for entry in unread for reason in entry.report.reasons}
     for verifier in VERIFIERS:
-        outcome, because = _predict(verifier, payloads, signatures)
+        profile = verifier.profile
+        payload = payloads.payload_or_refusal(profile)
+        fitting = [entry for entry in signatures if profile in entry.profiles]
+        typed = [entry for entry in fitting if not verifier.is_js or "typ" in (entry.header or {})]
+        usual = [entry for entry in typed if _USUAL.issuperset(entry.header or {})]
+        outcome: PredictedOutcome = "unknown"
         if odd:
-            outcome, because = "unknown", f"SDKs treat a member called {odd} in their own ways"
-        yield Prediction(verifier.name, verifier.profile, outcome, because)
-
-
-def _predict(
-    verifier: SdkVerifier, payloads: Payloads, signatures: Sequence[InspectedSignature]
-) -> tuple[PredictedOutcome, str]:
-    payload = payloads.payload_or_refusal(verifier.profile)
-    if not isinstance(payload, Payload):
-        return "unknown" if verifier.is_js else "refused", payload.message
-    if not payload.value:
-        return "unknown", "nothing of the card is left to sign"
-    refused = [entry for entry in signatures if entry.report.verdict == "refused"]
-    unread = [entry for entry in refused if not entry.profiles]
-    if "sig.shape" in {reason.code for entry in unread for reason in entry.report.reasons}:
-        shape = "an entry of `signatures` has the wrong shape, and the rest may go with it"
-        return "unknown", shape
-    return _find_acceptable(verifier, unread, signatures)
-
-
-def _find_acceptable(
-    verifier: SdkVerifier,
-    unread: Sequence[InspectedSignature],
-    signatures: Sequence[InspectedSignature],
-) -> tuple[PredictedOutcome, str]:
-    """Return what a verifier says by the headers of those that fit its payload."""
-    fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
-    typed = [entry for entry in fitting if not verifier.is_js or "typ" in (entry.header or {})]
-    for entry in typed:
-        if _USUAL.issuperset(entry.header or {}):
-            return "accepted", f"signature {entry.report.index} fits {verifier.profile}"
-    for entry in (*unread, *typed):
-        return "unknown", f"signature {entry.report.index} has a header that it may refuse"
-    for entry in fitting:
-        return "refused", f"the header of signature {entry.report.index} has no typ"
-    return "refused", f"no signature by a known key fits {verifier.profile}"
+            because = f"SDKs treat a member called {odd} in their own ways"
+        elif not isinstance(payload, Payload):
+            outcome, because = outcome if verifier.is_js else "refused", payload.message
+        elif not payload.value:
+            because = "nothing of the card is left to sign"
+        elif "sig.shape" in codes:
+            because = "an entry of `signatures` has the wrong shape, and the rest may go with it"
+        elif usual:
+            outcome, because = "accepted", f"signature {usual[0].report.index} fits {profile}"
+        elif doubtful := [*unread, *typed]:
+            because = f"signature {doubtful[0].report.index} has a header that it may refuse"
+        else:
+            outcome, because = "refused", f"no signature by a known key fits {profile}"
+            if fitting:
+                because = f"the header of signature {fitting[0].report.index} has no typ"
+        yield Prediction(verifier.name, profile, outcome, because)

@@ -26,8 +26,7 @@ from cardsign.card.document import Card
 from cardsign.errors import InputRefused
 from cardsign.inspect.card import describe_card, words
 from cardsign.jose.keys import JwkSet
-from cardsign.statements.envelope import list_signers
-from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset
+from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.times import day, minute
 from cardsign.trust.lock import Memory
@@ -75,9 +74,8 @@ _ENVIRONMENT: Final = Environment(
 )
 
 
-def _render(**values: Any) -> str:
-    ours = {"style": Markup(_STYLE), "policy": Markup(POLICY)}  # noqa: S704  (not from outside)
-    return _ENVIRONMENT.get_template("page.html").render(values | ours)
+_ENVIRONMENT.globals |= {"style": Markup(_STYLE), "policy": Markup(POLICY)}  # noqa: S704  (ours)
+_ENVIRONMENT.globals |= {"day": day, "minute": minute, "words": words}
 
 
 def card_page(
@@ -104,6 +102,8 @@ def card_page(
         StatementRefused: A statement cannot be read.
     """
     newest = None if keyset is None else read_keyset(keyset)
+    statement = None if release is None else read_release(release)
+    revoked: frozenset[str] = frozenset().union(*(s.revoked for s in (newest, statement) if s))
     policy, subject, supplied = Policy(), Subject(), NO_STATEMENTS
     who = "has no key of this card"
     if newest is not None and keyset is not None:
@@ -122,44 +122,15 @@ def card_page(
     with suppress(InputRefused):
         card = Card.from_bytes(untrusted_bytes)
         agent = {**describe_card(card), "a2a_version": card.a2a_version}
-    page = _render(
+    page = _ENVIRONMENT.get_template("page.html").render(
         agent=agent,
         report=report,
         who=who,
-        keys=None if newest is None else _list_keys(newest, release, now),
         jwks=() if jwks is None else jwks.keys,
         newest=newest,
+        release=statement,
+        revoked=revoked,
         origin=newest and parse_origin(newest.origins[0]),
         written=minute(now),
-        minute=minute,
-        words=words,
     )
     return page, report.valid_until
-
-
-def _list_keys(newest: KeysetStatement, release: bytes | None, now: datetime) -> dict[str, Any]:
-    """Return what the keyset and the release say of keys."""
-    revoked, current = newest.revoked, "No release says which cards are current."
-    if release is not None:
-        statement = read_release(release)
-        revoked |= statement.revoked
-        current = f"Release {statement.seq} says which cards are current until {day(statement.exp)}"
-    signers = list_signers(newest.envelope, (key.public for key in newest.root.keys))
-    signed = ", ".join(sorted(newest.root.holders(signers))) or "nobody"
-    holders = len({key.holder for key in newest.root.keys})
-
-    def state(key: IssuerKey) -> tuple[str, str]:
-        if key.public.thumbprint in revoked:
-            return "revoked", "bad"
-        if now.timestamp() < key.nbf:
-            return "not yet valid", "open"
-        return ("ended", "open") if now.timestamp() >= key.exp else ("valid", "good")
-
-    return {
-        "keyset": f"Keyset {newest.label} lists these keys until {day(newest.exp)}. Of its root "
-        f"holders {signed} have signed; {newest.root.threshold} of {holders} are needed. {current}",
-        "rows": [
-            (key, *state(key), f"from {day(key.nbf)} until {day(key.exp)}") for key in newest.keys
-        ],
-        "gone": words(sorted(revoked - {key.public.thumbprint for key in newest.keys})[:12]),
-    }
