@@ -646,13 +646,26 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+def takers_of(schemes: Any) -> set[str]:
+    """The types of providers, of all that there are, which take the only scheme of a card."""
+    chosen = [ProviderSettings(type=name, rules=ACCOUNT, **SETTINGS[name]) for name in SETTINGS]
+    made = make_providers(ServerSettings(providers=tuple(chosen)), Places(4), time.time)
+    (scheme,) = schemes_of({"securitySchemes": schemes}).values()
+    return {one.settings.type for one in made if one.gives(scheme)}
+
+
+BEARER = {"static_token", "http_verifier", "oidc", "azure_ad", "aws_sigv4"}
+
+
 @pytest.mark.parametrize("kind", sorted({*get_args(ProviderType), *SCHEMES}))
 def test_G15_a_provider_takes_the_scheme_that_the_table_derives(kind: Any) -> None:
     """What a build writes into the card is what the server takes, and no other has it."""
-    chosen = [ProviderSettings(type=name, rules=ACCOUNT, **SETTINGS[name]) for name in SETTINGS]
-    made = make_providers(ServerSettings(providers=tuple(chosen)), Places(4), time.time)
     told = {"name" if name == "key" else name: value for name, value in SETTINGS[kind].items()}
-    (scheme,) = schemes_of({"securitySchemes": {kind: SCHEMES[kind](told)}}).values()
-    takers = {one.settings.type for one in made if one.gives(scheme)}
-    assert kind in takers
-    assert not takers & ({"gcp_iap", "api_key", "basic", "mtls"} - {kind})  # others take any bearer
+    others = {"oidc": {"static_token"}, "azure_ad": {"static_token"}}.get(kind, set[str]())
+    is_plain = kind in ("static_token", "http_verifier", "aws_sigv4")  # a bearer token of anybody
+    assert takers_of({kind: SCHEMES[kind](told)}) == (BEARER if is_plain else {kind} | others)
+
+
+def test_a_signed_request_is_no_token_of_oauth() -> None:
+    """Who asks as an OAuth scheme says has no pre-signed URL of AWS."""
+    assert takers_of({"door": {"oauth2SecurityScheme": {"flows": {}}}}) == BEARER - {"aws_sigv4"}
