@@ -162,6 +162,15 @@ def test_what_cannot_be_told_is_unclear(alice: PrivateKey, schema: Any, value: A
     assert _judge(alice, schema, value) == (["envelope.unclear"], 3)
 
 
+def test_a_skill_without_a_schema_is_unclear(alice: PrivateKey) -> None:
+    """There is nothing to hold the input against; the twin sends none."""
+    bare = without(CARD, "/skills/0/input_schema")
+    codes = [finding.code for finding in check(alice, TASK, bare).findings]
+    assert codes == ["envelope.unclear"]
+    codes = [finding.code for finding in check(alice, without(TASK, "/input"), bare).findings]
+    assert codes == ["envelope.form"]
+
+
 @pytest.mark.parametrize(("schema", "good", "bad"), CLEAR, ids=range(len(CLEAR)))
 def test_what_is_certain_is_told(
     alice: PrivateKey, schema: dict[str, Any], good: Any, bad: Any

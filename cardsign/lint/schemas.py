@@ -70,7 +70,9 @@ def _is_type(value: Json) -> bool:
 
 _ALLOWED: Final[dict[str, Callable[[Any], bool]]] = {
     **dict.fromkeys((*_SCHEMA_LISTS, "items"), lambda value: elements_of(value) != []),
-    **dict.fromkeys(_SCHEMAS_BY_NAME, lambda value: isinstance(value, dict)),
+    **dict.fromkeys(
+        (*_SCHEMAS_BY_NAME, "$vocabulary", "dependencies"), lambda value: isinstance(value, dict)
+    ),
     **dict.fromkeys(_TEXTS, lambda value: isinstance(value, str)),
     **dict.fromkeys(_NUMBERS, _is_number),
     **dict.fromkeys(
@@ -81,6 +83,9 @@ _ALLOWED: Final[dict[str, Callable[[Any], bool]]] = {
         lambda value: isinstance(value, bool),
     ),
     **dict.fromkeys(("enum", "examples"), lambda value: isinstance(value, list)),
+    "dependentRequired": lambda value: (
+        isinstance(value, dict) and all(map(_is_list_of_names, value.values()))
+    ),
     "multipleOf": lambda value: _is_number(value) and value > 0,
     "required": _is_list_of_names,
     "type": _is_type,
