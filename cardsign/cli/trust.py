@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,10 +18,9 @@ from cardsign.errors import LocalFault, UsageFault, of_the_user
 from cardsign.findings import Finding, counted
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute
 from cardsign.trust import enroll
-from cardsign.trust.lock import Floor, read_lock
+from cardsign.trust.lock import read_lock
 from cardsign.trust.policy import (
     JwksAnchor,
     KeysAnchor,
@@ -89,15 +87,8 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     metavar="FILE",
     multiple=True,
     type=frame.PATH,
-    help="Pin this keyset statement; each must follow the one before, and the newest is pinned.",
-)
-@click.option(
-    "--release",
-    "releases",
-    metavar="FILE",
-    multiple=True,
-    type=frame.PATH,
-    help="A release statement under that keyset.",
+    help="Pin this keyset statement; each must follow the one before, and the newest is pinned. A "
+    "release statement under it may be named as well.",
 )
 @click.option(
     "--roots", is_flag=True, help="Pin the root set of --keyset or URL instead of the statement."
@@ -133,11 +124,7 @@ def add(who: str, **options: Any) -> None:
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
-    warnings = [*proposal.warnings]
-    if "freshness" not in members and not isinstance(proposal.anchor, KeysetAnchor):
-        members["freshness"] = "waived"
-        waived = "freshness is waived: revocation and rollback cannot be seen with this anchor"
-        warnings.append(waived)
+    members = _with_freshness(members, proposal)
     enroll.add_issuers(
         policy,
         [(members, proposal)],
@@ -145,8 +132,10 @@ def add(who: str, **options: Any) -> None:
         cache=StatementCache.of_user(),
         dry_run=frame.is_dry_run(),
     )
-    for warning in warnings:
+    for warning in proposal.warnings:
         say(safe(warning, limit=400))
+    if "freshness" in members and members["freshness"] == "waived":
+        say("freshness is waived: revocation and rollback are not checked")
     keyset = proposal.keyset
     say_if_old(keyset, now)
     notes = [f"{frame.done('added', 'add')} {members['name']} to {policy.path}"]
@@ -159,8 +148,7 @@ def add(who: str, **options: Any) -> None:
 
 def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dict[str, Any]]:
     """Return the URL, if there is one, and the members that are named or follow from it."""
-    url, name = None, options["name"]
-    named = {member: options[member] for member in _MEMBERS if options[member]}
+    url, named = None, {member: options[member] for member in _MEMBERS if options[member]}
     members = {
         member: [*value] if isinstance(value, tuple) else value for member, value in named.items()
     }
@@ -169,21 +157,24 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
             url = parse_url(who)
         members["cards"] = list(dict.fromkeys((str(url), *options["cards"])))
         members = {"origins": [str(url.origin)], **members}
-    elif name is not None:
-        raise UsageFault("usage.conflict", "--name goes with a URL")
-    elif "origins" not in members:
-        hint = "Add --origin https://HOST, the host where its cards are. Or give its URL in place "
-        hint += "of the name."
-        if "." in who:
-            hint = f"Write it as a URL: cardsign trust add https://{safe(who)}"
-        raise UsageFault("usage.conflict", f"{safe(who)!r} is a name, and no origin", hint=hint)
+    elif "origins" not in members or options["name"]:
+        hint = "Write the issuer as a URL, https://HOST. Or name the origin: --origin https://HOST"
+        message = f"{safe(who)!r} is a name: --origin goes with it, and --name with a URL"
+        raise UsageFault("usage.conflict", message, hint=hint)
     with of_the_user("--origin"):
         places = [parse_place(text) for text in members["origins"]]
     # Below a path it is unknown where the card is.
     cards = [f"{place}/" for place in places if place.is_whole_origin]
     if "cards" not in members and cards:
         members["cards"] = cards
-    return url, {"name": name or (url.origin.host if url else who), **members}
+    return url, {"name": options["name"] or (url.origin.host if url else who), **members}
+
+
+def _with_freshness(members: dict[str, Any], proposal: enroll.Proposal) -> dict[str, Any]:
+    """Waive freshness by name where an anchor cannot show it, unless something else is said."""
+    if isinstance(proposal.anchor, KeysetAnchor):
+        return members
+    return {**members, "freshness": members.get("freshness", "waived")}
 
 
 def _propose(
@@ -192,23 +183,17 @@ def _propose(
     """Return the anchor that is named, or what the origin of `url` publishes."""
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
     roots, named = options["roots"], sum(map(bool, (keysets, jwks, jwks_url)))
-    if named > 1 or (url is None and not named):
-        why = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
-        raise UsageFault("usage.conflict", why)
-    if (options["releases"] or (roots and named)) and not keysets:
-        why = "--release goes with --keyset, --roots with --keyset or a URL"
-        raise UsageFault("usage.conflict", why)
+    if named > 1 or (url is None and not named) or (roots and (jwks or jwks_url)):
+        why = "expected exactly one of --keyset (with or without --roots), --jwks and --jwks-url, "
+        raise UsageFault("usage.conflict", f"{why}or a URL")
     if keysets:
-        supplied = load_statements((*keysets, *options["releases"]))
+        supplied = load_statements(keysets)
         with of_the_user("--keyset"):
             proposal = enroll.propose_keyset(supplied, limits=limits, roots=roots, now=now)
             for doubt in proposal.doubts:  # of files that were chosen none is passed over
                 raise StatementRefused(doubt.code, doubt.message)
         return proposal
     if jwks is not None:
-        if is_url(jwks):
-            hint = f"Trust what is published there: --jwks-url {safe(jwks)}"
-            raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
         return enroll.propose_keys(frame.read_jwks(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
@@ -226,25 +211,19 @@ def _asker(insecure: bool, now: datetime) -> Ask:
 def _compare(proposal: enroll.Proposal, digest: str | None, *, yes: bool) -> None:
     """Compare the keyset, or keys that were fetched, before anything is written (E14)."""
     keyset = proposal.keyset
-    if keyset is None and digest is not None:
-        raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
     if digest is not None:
         enroll.check_told(proposal, digest)
     elif (keyset or proposal.seen_at) and not yes and not frame.is_dry_run():
+        lines, hint = [f"keys at     {safe(proposal.seen_at, limit=300)}"], ""
         if keyset is not None:
-            lines, noun = [*keyset_lines(keyset)], "digest"
+            lines = [*keyset_lines(keyset)]
             hint = f"If it agrees, type the same command with --digest {keyset.digest}. "
-        else:
-            lines, noun, hint = (
-                [f"keys at     {safe(proposal.seen_at, limit=300)}"],
-                "thumbprints",
-                "",
-            )
-            keys = proposal.anchor.keys.keys if isinstance(proposal.anchor, KeysAnchor) else ()
+        elif isinstance(proposal.anchor, KeysAnchor):
+            keys = proposal.anchor.keys.keys
             lines += [f"key         {key.thumbprint}  {safe(key.kid, limit=64)}" for key in keys]
         for line in lines:
             frame.write_line(line, err=True)
-        question = f"compare the {noun} above with the issuer over another channel"
+        question = "compare the lines above with the issuer over another channel"
         frame.confirm(yes, question, hint=f"{hint}With --yes nothing is compared.")
 
 
@@ -270,8 +249,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     for agent in agents:
         origin = parse_url(agent["cards"][0]).origin
         proposal = enroll.propose_published(origin, ask, limits=limits, roots=False, now=now)
-        waived = {} if isinstance(proposal.anchor, KeysetAnchor) else {"freshness": "waived"}
-        added.append(({**agent, **waived}, proposal))
+        added.append((_with_freshness(agent, proposal), proposal))
     texts = [enroll.entry_text(members, proposal) for members, proposal in added]
     lines = "\n".join(texts).splitlines()
     show(Answer({"policy": str(policy.path), "entries": texts}, lines))
@@ -316,25 +294,22 @@ def list_(trust_file: Path | None) -> None:
 def show_issuer(name: str, trust_file: Path | None) -> None:
     """Show the policy of NAME, its entry in trust.lock, and statements."""
     policy = verifier.needed_policy(trust_file)
-    issuer = policy.issuer(name)
-    floor = read_lock(policy.lock).get(name)
-    lines = [*issuer_lines(issuer)]
-    lines.append(f"lock        {'no entry' if floor is None else floor_text(floor)}")
+    issuer, floor = policy.issuer(name), read_lock(policy.lock).get(name)
     session, now = Verifier(policy).session(issuer), moment()
     session.resolve(NO_STATEMENTS, now)
-    if isinstance(issuer.anchor, KeysetAnchor):
-        say_if_old(session.keyset, now)
-        stated = [f"  {line}" for line in statement_lines(session.keyset, session.release)]
-        lines += [
-            "statements",
-            *(stated or [f"  none here yet: cardsign trust update {name}{policy.option}"]),
-        ]
+    keyset, release = session.keyset, session.release
+    view = {**issuer_json(issuer), "lock": floor and floor.to_json()}
+    lines = [*verifier.view_lines(view)]
+    if keyset is not None:
+        say_if_old(keyset, now)
+        lines += keyset_lines(keyset)
+    if release is not None:
+        lines.append(f"release     {release.seq}, until {minute(release.exp)}, {release.digest}")
     statements = {
-        "keyset": session.keyset and pin_json(session.keyset),
-        "release": session.release and members(session.release, "seq digest exp"),
+        "keyset": keyset and pin_json(keyset),
+        "release": release and members(release, "seq digest exp"),
     }
-    lock = floor and floor.to_json()
-    show(Answer({**issuer_json(issuer), "lock": lock, "statements": statements}, lines))
+    show(Answer({**view, "statements": statements}, lines))
 
 
 @trust_commands.command(example="cardsign trust update --trust trust.toml")
@@ -370,7 +345,12 @@ def update(
         wrong |= {issuer.name: result} if result else {}
     wrong = dict(sorted(wrong.items()))
     raised = by_policy.raise_lock(dry_run=frame.is_dry_run())
-    notes = [*_raised_notes(by_policy, raised)]
+    notes = []
+    for name in raised:
+        keyset = by_policy.session(policy.issuer(name)).keyset
+        label = keyset.label if keyset is not None else ""
+        verb = frame.done("recorded", "record")
+        notes.append(f"{verb} keyset {label} of {name} in {policy.lock}; commit it")
     if not issuers:
         notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
     elif not raised and not wrong:
@@ -381,17 +361,6 @@ def update(
     shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
     return show(Answer(view, notes=notes, exit_status=status if wrong else errors.EXIT_OK))
-
-
-def _raised_notes(by_policy: Verifier, names: Iterable[str]) -> Iterator[str]:
-    """Yield which keyset of each issuer the lock has now, or would have."""
-    for name in names:
-        keyset = by_policy.session(by_policy.policy.issuer(name)).keyset
-        label = keyset.label if keyset is not None else ""
-        if frame.is_dry_run():
-            yield f"would record keyset {label} of {name}"
-        else:
-            yield f"{by_policy.policy.lock} has keyset {label} of {name} now; commit it"
 
 
 def _update(
@@ -493,16 +462,6 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
     }
 
 
-def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
-    """Yield what the policy says of an issuer for a person; what is empty is left out."""
-    for member, value in issuer_json(issuer).items():
-        shown = ", ".join(value) if isinstance(value, list) else value
-        if member == "anchor":
-            shown = json.dumps(value)
-        if shown:
-            yield f"{member:<11} {safe(shown, limit=300)}"
-
-
 def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
     """Return what two people compare over another channel."""
     keys = [{"thumbprint": key.public.thumbprint, "holder": key.holder} for key in keyset.root.keys]
@@ -521,24 +480,3 @@ def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
         yield f"root key    {key.public.thumbprint}  {key.holder}"
     holders = len({key.holder for key in keyset.root.keys})
     yield f"threshold   {keyset.root.threshold} of {holders}"
-
-
-def statement_lines(
-    keyset: KeysetStatement | None, release: ReleaseStatement | None
-) -> Iterator[str]:
-    """Yield which statements are known, for a person."""
-    if keyset is not None:
-        yield from keyset_lines(keyset)
-    if release is not None:
-        yield f"release     {release.seq}, until {minute(release.exp)}, {release.digest}"
-
-
-def floor_text(floor: Floor) -> str:
-    """Return a lock's entry in one line."""
-    keyset, release = floor.keyset, floor.release
-    parts = []
-    if keyset is not None:
-        parts.append(f"keyset {keyset.label} {keyset.digest}")
-    if release is not None:
-        parts.append(f"release {release.order[2]} {release.digest}")
-    return ", ".join(parts) or "nothing verified yet"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,14 +14,12 @@ import click
 
 from cardsign.batch import Batch
 from cardsign.card.extensions import AUDIENCE
-from cardsign.card.profiles import ProfileName
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.trust.policy import (
-    ACCEPTED,
     POLICY_FILE,
     Accept,
     Anchor,
@@ -123,15 +122,17 @@ def extensible_policy(trust_file: Path | None) -> Policy:
 
 def chosen_issuers(policy: Policy, names: Sequence[str]) -> tuple[TrustedIssuer, ...]:
     """Return the issuers that are named, each once; all of them where none is."""
-    if url := next(filter(is_url, names), None):  # which no name of an issuer is
-        shown = without_userinfo(url)
-        raise UsageFault(
-            "policy.unknown_issuer",
-            f"expected the name of an issuer, and {shown} is a URL",
-            hint=f"Trust its issuer first: cardsign trust add {shown}. For the cards of an issuer "
-            "that the policy has, give its name: cardsign trust list",
-        )
     return tuple(policy.issuer(name) for name in dict.fromkeys(names)) or policy.issuers
+
+
+def view_lines(view: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yield the members of a JSON object for a person; what is empty is left out."""
+    for name, value in view.items():
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            value = ", ".join(value)
+        text = value if isinstance(value, str) else json.dumps(value)
+        if value:
+            yield f"{indent}{name:<11} {safe(text, limit=400)}"
 
 
 def kind_of(anchor: Anchor) -> str:
@@ -161,7 +162,6 @@ class VerifierOptions:
     here: bool = True  # look for a policy in the working directory too
     statements: tuple[Path, ...] = ()
     accept: Accept | None = None
-    profiles: tuple[ProfileName, ...] = ()
     at: datetime | None = None
     insecure: bool = False
     credential: str | None = None
@@ -169,44 +169,33 @@ class VerifierOptions:
 
     def batch(self, *, by_origin: bool = False, audience: str | None = None) -> Batch:
         """Read what is named."""
-        subject = self._subject(audience)
-        if self.jwks is not None:
-            policy = self._by_keys_alone(self.jwks)
-            subject = Subject(issuer=policy.issuers[0].name, audience=audience)
-            return Batch(self._verifier(policy), subject, by_origin, at=self.at)
-        named = load_policy(self.trust_file, here=self.here)
-        if named is not None and self.issuer is not None:
-            named.issuer(self.issuer)
-        policy = Policy() if named is None else named
-        if self.accept or self.profiles:
-            policy = self._narrowed(policy, subject)
-        statements = load_statements(self.statements)
-        return Batch(self._verifier(policy), subject, by_origin, statements, self.at)
-
-    def _subject(self, audience: str | None) -> Subject:
-        """Return whose card is asked for; nobody where the command line names none."""
         if self.issuer is not None and self.origin is not None:
             both = "--issuer and --origin both name the subject"
             raise UsageFault("usage.conflict", both, hint="Leave one of the two out.")
         if self.origin is not None:
             with of_the_user("--origin"):
                 parse_origin(self.origin)
-        return Subject(issuer=self.issuer, origin=self.origin, audience=audience)
-
-    def _verifier(self, policy: Policy) -> Verifier:
+        subject = Subject(issuer=self.issuer, origin=self.origin, audience=audience)
         # Settings load the HTTP client, which a card in hand does not need.
         net = frame.fetch_settings(self.insecure) if self.insecure else None
-        return Verifier(policy, net=net)
-
-    def _narrowed(self, policy: Policy, subject: Subject) -> Policy:
-        """Return the policy with what ``--accept`` and ``--profile`` say of the issuers meant."""
-        named, issuers = policy.find(subject), list(policy.issuers)
-        for index, issuer in enumerate(issuers):
-            if subject.is_nobody or issuer is named:  # a URL or the card itself may name any
-                accept = self.accept or issuer.accept
-                only = _only(self.profiles, accept, f"the policy says so of {issuer.name!r}")
-                issuers[index] = replace(issuer, accept=accept, only=only)
-        return replace(policy, issuers=tuple(issuers))
+        if self.jwks is not None:
+            policy = self._by_keys_alone(self.jwks)
+            subject = Subject(issuer=policy.issuers[0].name, audience=audience)
+            return Batch(Verifier(policy, net=net), subject, by_origin, at=self.at)
+        policy = load_policy(self.trust_file, here=self.here) or Policy()
+        if self.issuer is not None and policy.path is not None:
+            policy.issuer(self.issuer)
+        if self.accept is not None:
+            named = policy.find(subject)
+            issuers = [  # a URL or the card itself may name any
+                replace(issuer, accept=self.accept)
+                if subject.is_nobody or issuer is named
+                else issuer
+                for issuer in policy.issuers
+            ]
+            policy = replace(policy, issuers=tuple(issuers))
+        statements = load_statements(self.statements)
+        return Batch(Verifier(policy, net=net), subject, by_origin, statements, self.at)
 
     def _by_keys_alone(self, name: str) -> Policy:
         """Return the policy of ``--jwks`` alone: any holder of these keys is trusted."""
@@ -225,8 +214,7 @@ class VerifierOptions:
         if self.origin is not None:
             holder += f", at {self.origin}"
         accept = self.accept or "full"
-        only = _only(self.profiles, accept, "full signatures count by default")
-        return Policy.from_jwks(keys, name=holder, origin=self.origin, accept=accept, only=only)
+        return Policy.from_jwks(keys, name=holder, origin=self.origin, accept=accept)
 
     def _keys(self, name: str) -> bytes:
         """Return the JWK Set that ``--jwks`` names, a file or a URL."""
@@ -257,18 +245,6 @@ class VerifierOptions:
         batch = self.batch()
         public = batch.verifier.look_up(url, batch.subject, batch.statements, at=batch.at)
         return batch, public, credential
-
-
-def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[ProfileName, ...]:
-    """Return the profiles of ``--profile``, which narrows what is accepted and never widens it."""
-    wider = [profile for profile in profiles if profile not in ACCEPTED[accept]]
-    if wider:
-        raise UsageFault(
-            "usage.conflict",
-            f"--profile {wider[0]} is not accepted: {why}",
-            hint="Add --accept sdk if you accept what that profile leaves unsigned.",
-        )
-    return profiles
 
 
 def check_audience(audience: str | None, *, is_extended: bool) -> None:

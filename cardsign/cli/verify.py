@@ -5,29 +5,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import click
 
 from cardsign import errors
 from cardsign.batch import Outcome, heaviest, in_threads, verify_many
-from cardsign.card.profiles import DEFAULT_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import STDIO, Answer, Group, is_json, moment, safe, say, show
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.files import MAX_INPUT_BYTES, file_fault
+from cardsign.files import MAX_INPUT_BYTES, file_faults
 from cardsign.findings import Finding, counted
 from cardsign.inputs import Inputs
-from cardsign.times import minute
+from cardsign.times import minute, utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.session import look_ahead
 from cardsign.urls import is_url
@@ -38,26 +35,21 @@ MAX_JOBS: Final = 64  # processes
 
 
 def read_time(text: str) -> datetime:
-    """Return the moment that ``--at`` names, in UTC."""
+    """Return the moment that ``--at`` names, in UTC; a date alone means its beginning."""
     try:
-        try:
-            return datetime.combine(date.fromisoformat(text), time(), UTC)
-        except ValueError:
-            stated = datetime.fromisoformat(text)
+        stated = datetime.fromisoformat(text if len(text) > len("2026-01-31") else f"{text}T00Z")
         if stated.tzinfo is not None:
             return stated.astimezone(UTC)
-    except (ValueError, OverflowError) as exc:
-        raise UsageFault("usage.invalid", f"--at takes an ISO date or time, not {text!r}") from exc
-    raise UsageFault(
-        "usage.invalid",
-        f"--at {text!r} says no offset from UTC",
-        hint="Write it as 2026-01-31T18:00:00Z, for instance.",
-    )
+    except (ValueError, OverflowError):
+        pass
+    message = f"--at takes a date, or a time with its offset from UTC, not {text!r}"
+    hint = "Write it as 2026-01-31 or 2026-01-31T18:00:00Z, for instance."
+    raise UsageFault("usage.invalid", message, hint=hint)
 
 
 @frame.command(
     advanced=(
-        *("--statements", "--at", "--accept", "--profile"),
+        *("--statements", "--at", "--accept"),
         *("--extended", "--audience", "--jobs", "--cluster", "--results"),
         *("--serve", "--insecure-loopback-http"),
     ),
@@ -81,14 +73,6 @@ def read_time(text: str) -> datetime:
     type=read_time,
     help="Judge as of another time; the verdict is then never trusted: YYYY-MM-DD (0:00 UTC), or "
     "ISO 8601 with an offset.",
-)
-@click.option(
-    "--profile",
-    "profiles",
-    multiple=True,
-    type=click.Choice(DEFAULT_PROFILES),
-    metavar="PROFILE",
-    help="Of the accepted profiles, count only this one; served-as-is is the strictest.",
 )
 @click.option(
     "--extended", metavar="FILE", help="Verify this extended card beside CARD; with --audience."
@@ -205,8 +189,6 @@ def _view(
 ) -> Shown:
     """Return what is shown of a card; of many, a trusted one takes a line, or none if quiet."""
     report, name = outcome.result, outcome.name
-    if isinstance(report, LocalFault):
-        report = _or_a_host(report, name)
     shown = Shown(report.exit_status, fault=report if isinstance(report, LocalFault) else None)
     if form == "sarif":
         return shown._replace(value=outcome.to_scan_result())
@@ -254,18 +236,6 @@ def _check_together(cards: Sequence[str], form: str, options: Mapping[str, Any])
 def _is_file(name: str, output: str) -> bool:
     """Return whether both name one file, however they are spelt."""
     return os.path.exists(name) and os.path.exists(output) and os.path.samefile(name, output)
-
-
-_HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?|localhost:[0-9].*")
-
-
-def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
-    """Return the same fault; with the URL to give instead if the missing file looks like a host."""
-    is_file_name = name.endswith(".json") and "/" not in name
-    if isinstance(fault, errors.FileMissing) and _HOST.fullmatch(name[:300]) and not is_file_name:
-        fix = f"For a card on the web give its URL: cardsign verify https://{name}"
-        fault.finding = replace(fault.finding, fix=fix)
-    return fault
 
 
 # A run over many cards.
@@ -316,7 +286,11 @@ def _show_each(
     """
     indent = None if is_lines or count > 1 or file is not None else 2
     statuses, results, faults = list[int](), [], Counter[str]()
-    with _appended(file) as lines, _counter(count) as write_counter:
+    with contextlib.ExitStack() as stack:
+        lines, write_counter = None, stack.enter_context(_counter(count))
+        if file is not None:  # whole lines, if several runs append
+            with file_faults(file, "file.unwritable"):
+                lines = stack.enter_context(file.open("a", encoding="ascii", buffering=1))
         for shown in cards:
             write_counter("")
             if shown.fault is not None:
@@ -340,20 +314,6 @@ def _show_each(
 
         frame.print_json(sarif_log(results, heaviest(statuses)))
     return statuses
-
-
-@contextlib.contextmanager
-def _appended(file: Path | None) -> Iterator[IO[str] | None]:
-    """Open a file to append lines to, if one is named."""
-    if file is None:
-        yield None
-        return
-    try:  # whole lines, if several runs append
-        lines = file.open("a", encoding="ascii", buffering=1)
-    except OSError as exc:
-        raise file_fault(exc, file, "file.unwritable") from exc
-    with lines:
-        yield lines
 
 
 @contextlib.contextmanager
@@ -407,26 +367,30 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
     of this machine. Optional peers do not change it.
     """
     policy = verifier.needed_policy(trust_file)
-    chosen = verifier.chosen_issuers(policy, names)
-    by_policy = Verifier(policy)
-    shown, lines, statuses = [], list[str](), list[int]()
-    for issuer in chosen:
-        state = _known(by_policy, issuer)
-        shown.append(state)
-        lines += _known_lines(state)
-        if any(alarm["code"] == "lock.missing" for alarm in state["alarms"]):
-            statuses.append(errors.EXIT_LOCAL_FAULT)
-        elif state["alarms"] and issuer.peer == "required":
-            statuses.append(errors.EXIT_NOT_TRUSTED)
+    by_policy, shown, lines, statuses = Verifier(policy), [], list[str](), list[int]()
+    for issuer in verifier.chosen_issuers(policy, names):
+        shown.append(state := _known(by_policy, issuer))
+        optional = "" if issuer.peer == "required" else ", optional"
+        lines.append(f"{issuer.name}: by {state['anchor']}{optional}")
+        rest = {name: value for name, value in state.items() if name not in _FIRST_LINE}
+        lines += verifier.view_lines(rest, "  ")
+        for alarm in state["alarms"]:
+            lines.append(f"  {alarm['code']}: {safe(alarm['message'], limit=300)}")
+            lines.append(f"      {safe(alarm['hint'], limit=300)}")
+            is_missing = alarm["code"] == "lock.missing"
+            if is_missing or issuer.peer == "required":
+                statuses.append(errors.EXIT_LOCAL_FAULT if is_missing else errors.EXIT_NOT_TRUSTED)
     notes = () if shown else [f"{policy.path} trusts no issuer"]
     return show(Answer(shown, lines, notes, heaviest(statuses)))
+
+
+_FIRST_LINE: Final = ("name", "peer", "anchor", "alarms")
 
 
 def _known(by_policy: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
     """Return what is known of one issuer here."""
     state: dict[str, Any] = {"name": issuer.name, "peer": issuer.peer}
     state["anchor"] = verifier.kind_of(issuer.anchor)
-    state |= dict.fromkeys(("keyset", "release", "last_signed", "until"))
     state["cards"] = list(issuer.cards)
     try:
         session, now = by_policy.session(issuer), by_policy.clock()
@@ -434,32 +398,17 @@ def _known(by_policy: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
         return {**state, "alarms": [fault.finding.to_json()]}
     trust, alarms = look_ahead(session, now)
     keyset, release = session.keyset, session.release
+    ends = [end for end in trust.deadlines if end > now.timestamp()]
     return {
         **state,
-        "keyset": keyset and {"number": keyset.label, "exp": keyset.exp},
-        "release": release and {"seq": release.seq, "exp": release.exp},
-        "last_signed": session.newest_iat or None,
-        "until": min((end for end in trust.deadlines if end > now.timestamp()), default=None),
+        "keyset": keyset and keyset.label,
+        "keyset_until": keyset and utc(keyset.exp).isoformat(),
+        "release": release and release.seq,
+        "release_until": release and utc(release.exp).isoformat(),
+        "last_signed": utc(session.newest_iat).isoformat() if session.newest_iat else None,
+        "until": utc(min(ends)).isoformat() if ends else None,
         "alarms": [alarm.to_json() for alarm in alarms],
     }
-
-
-def _known_lines(state: Mapping[str, Any]) -> Iterator[str]:
-    optional = "" if state["peer"] == "required" else ", optional"
-    yield f"{state['name']}: by {state['anchor']}{optional}"
-    if state["anchor"] == "jwks":
-        yield "  keys        asked for at their URL with each card"
-    if state["keyset"]:
-        yield f"  keyset      {state['keyset']['number']}, until {minute(state['keyset']['exp'])}"
-    if state["release"]:
-        yield f"  release     {state['release']['seq']}, until {minute(state['release']['exp'])}"
-    if state["last_signed"]:
-        yield f"  last signed {minute(state['last_signed'])}"
-    for url in state["cards"]:
-        yield f"  card        {safe(url)}"
-    for alarm in state["alarms"]:
-        yield f"  {alarm['code']}: {safe(alarm['message'], limit=300)}"
-        yield f"      {safe(alarm['hint'], limit=300)}"
 
 
 # What the cards are worth now.

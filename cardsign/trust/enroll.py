@@ -206,10 +206,11 @@ def check_told(proposal: Proposal, digest: str) -> None:
 
     Raises:
         StatementRefused: ``statement.digest``, or why not all of the statements fit.
+        UsageFault: ``usage.conflict``: no keyset is proposed.
     """
     keyset = proposal.keyset
     if keyset is None:
-        return
+        raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
     if digest not in proposal.digests:
         message = f"keyset {keyset.label} has the digest {keyset.digest}, and you gave {digest}"
         raise StatementRefused("statement.digest", message, hint=_DO_NOT_ADD)
