@@ -21,16 +21,7 @@ from urllib.parse import urlsplit
 
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.errors import (
-    EXIT_LOCAL_FAULT,
-    EXIT_NO_VERDICT,
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    InputRefused,
-    LocalFault,
-    UsageFault,
-    install_hint,
-)
+from cardsign.errors import InputRefused, LocalFault, UsageFault, install_hint
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.findings import Finding, ScanResult
 from cardsign.inputs import Inputs, read_object
@@ -44,7 +35,7 @@ if TYPE_CHECKING:  # what a card in hand does not need, such as an HTTP client
     from concurrent.futures import Executor
 
 #: Several cards, one exit status: the last of these that any of them has.
-_WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
+_WEIGHT: Final = (0, 3, 1, 2)  # trusted, no verdict, not trusted, a fault of this machine
 
 #: Tasks of a chunk at most: a message for each would cost half as much as a verification.
 CHUNK: Final = 32
@@ -61,7 +52,7 @@ _READ: Final[Read] = Inputs().read
 
 def heaviest(statuses: Iterable[int]) -> int:
     """Return the exit status of several cards: 2 beats 1 beats 3 beats 0."""
-    return max(statuses, key=_WEIGHT.index, default=EXIT_OK)
+    return max(statuses, key=_WEIGHT.index, default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,6 @@ from cardsign.lint.rules import LintSettings
 if TYPE_CHECKING:  # what most cards do not need
     from cardsign.build.reading import SourceValue
 
-#: Cards of one folder that are read; a folder of more is refused.
-MAX_CARDS: Final = 10_000
 _NAMED: Final = re.compile(r"agent\.json|.*agent[-_]?card.*\.json|.*\.card\.json", re.IGNORECASE)
 # What a JSON file of another name must hold to be taken for a card.
 _LIKE_A_CARD: Final = re.compile(rb'"(?:skills|supportedInterfaces|capabilities)"\s*:')
@@ -59,8 +57,7 @@ def lint_sources(
         LocalFault: A source that was named cannot be read; inside a folder that is a finding.
         FetchFailed: ``fetch.*``.
         UsageFault: ``usage.conflict``: the settings name what there is not. ``usage.invalid``:
-            a folder holds no card, so that nothing would be looked at, or more than
-            :data:`MAX_CARDS`.
+            a folder holds no card, so that nothing would be looked at.
     """
     reports: list[CardReport] = []
     tracked, read = cache(_tracked), cache(_source)  # one file may stand beside many cards
@@ -85,12 +82,7 @@ def lint_sources(
 
 
 def card_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that are cards by their names, or may be; sorted.
-
-    Raises:
-        UsageFault: ``usage.invalid``: there are more than :data:`MAX_CARDS`.
-    """
-    count = 0
+    """Yield the files of a folder that are cards by their names, or may be; sorted."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(
             name
@@ -102,11 +94,6 @@ def card_files(folder: Path) -> Iterator[Path]:
             if not name.endswith(".json") or path.is_symlink():
                 continue
             if _NAMED.fullmatch(name) or _LIKE_A_CARD.search(_content(path)):
-                count += 1
-                if count > MAX_CARDS:  # the rest would be left out unsaid
-                    message = f"the folder holds more than {MAX_CARDS:,} cards"
-                    hint = "Name its folders one by one."
-                    raise UsageFault("usage.invalid", message, path=str(folder), hint=hint)
                 yield path
 
 

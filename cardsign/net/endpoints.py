@@ -74,11 +74,7 @@ class Endpoint:
 
     def for_messages(self) -> Url:
         """Return where a message is sent."""
-        if self.binding == JSONRPC:
-            return self.url
-        if self.a2a_version != "1.0":
-            return self._below("/v1/message:send")
-        return self._below(f"{self._tenant_path}/message:send")
+        return self._below("/message:send" if self.a2a_version == "1.0" else "/v1/message:send")
 
     def for_extended_card(self) -> Url:
         """Return where the extended card is asked for."""
@@ -86,20 +82,15 @@ class Endpoint:
             parent = self.url.path.rstrip("/").rpartition("/")[0]
             path = f"{parent}/agent/authenticatedExtendedCard"
             return replace(self.url, path=path, query="")
-        if self.binding == JSONRPC:
-            return self.url
-        if self.a2a_version == "0.3":
-            return self._below("/v1/card")
-        return self._below(self._tenant_path + EXTENDED_PATH)
+        return self._below(EXTENDED_PATH if self.a2a_version == "1.0" else "/v1/card")
 
     def _below(self, path: str) -> Url:
-        """Return a URL below this one; its query, if it has any, is left out."""
-        return replace(self.url, path=self.url.path.rstrip("/") + path, query="")
-
-    @property
-    def _tenant_path(self) -> str:
-        """What HTTP+JSON puts before its own paths."""
-        return f"/{quote(self.tenant, safe='')}" if self.tenant else ""
+        """Return a URL of HTTP+JSON below this one, without its query; of JSON-RPC, this one."""
+        if self.binding == JSONRPC:
+            return self.url
+        has_tenant = self.tenant and self.a2a_version == "1.0"
+        tenant = f"/{quote(self.tenant, safe='')}" if has_tenant else ""
+        return replace(self.url, path=self.url.path.rstrip("/") + tenant + path, query="")
 
 
 def endpoints_of(
@@ -556,11 +547,7 @@ def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> d
 
 
 def _refused(problem: str) -> CallFailed:
-    return CallFailed(
-        "call.error",
-        f"the answer is none to this call: {problem}",
-        hint="Ask the issuer to fix the server: it must answer one strict JSON-RPC object.",
-    )
+    return CallFailed("call.error", f"the answer is none to this call: {problem}")
 
 
 #: Statuses by which a peer wants another credential, or one at all.

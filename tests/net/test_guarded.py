@@ -16,6 +16,7 @@ import anyio.to_thread
 import httpx
 import pytest
 
+from cardsign.errors import FetchFailed
 from cardsign.net.connection import Deadline, IPAddress
 from cardsign.net.fetch import Exchange, FetchSettings
 from cardsign.net.guarded import ANSWER_SECONDS, GuardedTransport, GuardRefused, GuardTimedOut
@@ -424,6 +425,15 @@ def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
         assert not left.is_set()
     finally:
         left.set()
+
+
+def test_an_abandoned_request_connects_to_nobody(network: Network, peer: Host) -> None:
+    """Its name may be known only after its caller has left."""
+    exchange = Exchange(network.settings(), URL)
+    exchange.abort()
+    with pytest.raises(FetchFailed, match=r"fetch\.timeout"):
+        exchange.send("GET", ())
+    assert network.dialled == []
 
 
 def test_a_cancelled_handshake_closes_its_connection(network: Network, peer: Host) -> None:
