@@ -87,9 +87,8 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     for document in options.live:
         take_server(document, draft)
     first, path = recognised[0] if recognised else (MCP, "the MCP server")
-    settings = options.settings
-    of_server = settings.orloj.protocol_version if first is ORLOJ else None
-    a2a = options.a2a or settings.a2a or of_server or first.a2a
+    of_server = options.settings.orloj.protocol_version if first is ORLOJ else None
+    a2a = options.a2a or options.settings.a2a or of_server or first.a2a
     if a2a not in (*PROTOCOL_VERSIONS, "both"):
         raise UsageFault("usage.invalid", f"there is no A2A version {a2a!r} to build")
     place = SourceValue(str(path))
@@ -214,8 +213,7 @@ def _fill_provider(draft: Draft, place: SourceValue) -> None:
     if "organization" not in provider:
         if provider:
             draft.note("build.left_out", "the provider has no organization", place)
-        facts = draft.facts.items()
-        draft.facts = {target: fact for target, fact in facts if target[0] != "provider"}
+        draft.facts = {name: fact for name, fact in draft.facts.items() if name[0] != "provider"}
     elif "url" not in provider:
         with suppress(CardRefused):
             origin = str(parse_url(str(_list_interfaces(card)[0].get("url"))).origin)
@@ -240,7 +238,8 @@ def _write(draft: Draft, versions: Sequence[A2aVersion]) -> BuiltCard:
         try:
             documents[version] = render(convert_card(card, version, changes))
             Card.from_bytes(documents[version])
-        except (JsonRefused, ValueError) as refused:
-            raise BuildRefused("build.limit", f"the card would be refused: {refused}") from refused
+        except (JsonRefused, ValueError) as refused:  # a ValueError: infinity, half a character
+            problem = refused.message if isinstance(refused, JsonRefused) else str(refused)
+            raise BuildRefused("build.limit", f"the card would be refused: {problem}") from refused
     facts = {target: draft.facts[target] for target in sorted(draft.facts, key=rank)}
     return BuiltCard(documents, facts, tuple(dict.fromkeys(draft.notes)))

@@ -79,8 +79,8 @@ class Draft:
         taken.
 
         Raises:
-            BuildRefused: ``build.type``: the schema wants another type, or JSON has no such value.
-                ``build.unsupported``: a URL in it holds a user name or a password.
+            BuildRefused: ``build.type``: the schema wants another type. ``build.unsupported``: a
+                URL in it holds a user name or a password.
         """
         is_taken = any(target[:count] in self.facts for count in range(1, len(target) + 1))
         if is_taken or value in (None, "", []) or (target[0] == OURS and value == {}):
@@ -139,10 +139,9 @@ class Draft:
     def take_listed_skill(self, skill: str, source: SourceValue) -> None:
         """Take a skill of a list or a file, with the place of each member."""
         self.take_members(source, SKILL, "skills", skill)
-        category = source.text("category")
-        tags = [*([category] if category else []), *source.texts("tags")]
-        tagged = source.get("category" if category else "tags")
-        self.take_skill(skill, source.get("name"), tags=tags, tagged=tagged)
+        categories, tags = source.texts("category"), source.texts("tags")
+        tagged = source.get("category" if categories else "tags")
+        self.take_skill(skill, source.get("name"), tags=categories + tags, tagged=tagged)
 
     def take_authentication(self, source: SourceValue) -> None:
         """Add the schemes of an `authentication`, and its requirements if there are none yet."""

@@ -415,14 +415,13 @@ def _take_manifest(document: SourceValue, draft: Draft) -> None:
     if _is_configuration(document):
         _take_configuration(document, draft)
         return
-    is_hand = document.members.keys() >= {"id", "tools"}
-    tools = document.get(*([] if is_hand else ["capabilities"]), "tools")
-    category = document.text("category") if is_hand else None
-    draft.take_members(document, HAND if is_hand else OPENFANG_AGENT)
+    table, tools, tags = OPENFANG_AGENT, document.get("capabilities", "tools"), ["tool"]
+    if document.members.keys() >= {"id", "tools"}:
+        table, tools, tags = HAND, document.get("tools"), [*document.texts("category"), "tool"]
+    draft.take_members(document, table)
     draft.take_prompt(document.get("model", "system_prompt"))
     for index, tool in enumerate(tools.texts()):
         name, place = tool.replace("_", " "), tools.get(index)
-        tags = [category, "tool"] if category else []
         draft.take_skill(tool_id(tool), place, name=name, tool=tool, tags=tags)
 
 

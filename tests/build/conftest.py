@@ -1,14 +1,12 @@
-"""A folder to write sources into, and a build of them."""
+"""A folder to write sources into."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.build.making import Build, Write, built
+from tests.build.making import Write
 
 
 @pytest.fixture
@@ -22,14 +20,3 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return writing
-
-
-@pytest.fixture
-def build() -> Build:
-    """Build sources, with a url unless the test says otherwise; the card as an object."""
-
-    def building(*sources: str | Path, **options: Any) -> dict[str, Any]:
-        card: dict[str, Any] = json.loads(built(*sources, **options).document)
-        return card
-
-    return building

@@ -12,7 +12,6 @@ from cardsign.build.draft import BuildOptions
 URL = "https://agents.example.com/{name}"
 
 Write: TypeAlias = Callable[[str, str], Path]
-Build: TypeAlias = Callable[..., dict[str, Any]]
 
 
 def built(*sources: str | Path, **options: Any) -> BuiltCard:
@@ -20,8 +19,3 @@ def built(*sources: str | Path, **options: Any) -> BuiltCard:
     if "base_url" not in options:
         options.setdefault("url", URL)
     return build_card(sources, BuildOptions(**options))
-
-
-def codes(card: BuiltCard) -> list[str]:
-    """What was noted, by code."""
-    return [one.code for one in card.reasons]
