@@ -443,14 +443,12 @@ class Introspection(Provider):
         if not 0 < len(credential) <= MAX_TOKEN_CHARS:
             raise Denied("the token is empty or too long")
         form = {"token": credential, "token_type_hint": "access_token"}
-        authorization = None
-        if self._secret:
-            authorization = f"Basic {base64.b64encode(self._secret.encode()).decode()}"
+        ours = base64.b64encode(self._secret.encode()).decode()
         with self._hosts:
             claims = self.ask(
                 self.settings.url,
                 form=urlencode(form, errors="surrogateescape").encode(),
-                authorization=authorization,
+                authorization=f"Basic {ours}" if ours else None,
             )
         expires, audience = claims.get("exp", math.inf), claims.get("aud")
         if claims.get("active") is not True:

@@ -7,6 +7,7 @@ a client's header would pass for the proxy's. The ASGI adapter drops names with 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import logging
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from flask import Flask, abort, jsonify, request
+from flask import Flask, Response, abort, jsonify, request
 from werkzeug import exceptions
 
 from cardsign.card.values import Json
@@ -45,8 +46,6 @@ from cardsign.urls import is_this_machine
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
-
-    from flask import Response
 
     from cardsign.batch import Batch
 
@@ -99,8 +98,10 @@ def serve(
     settings = read_settings()
     check_settings(settings)
     reloads = multiprocessing.Value("L", 0)
-    with tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters:
-        address = free_address(host, port)
+    with (
+        reserve_address(host, port) as address,
+        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
+    ):
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
         if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
@@ -380,27 +381,30 @@ def split_address(text: str, expected: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def free_address(host: str, port: int) -> tuple[str, int]:
-    """Return an address at which nobody listens; of port 0 any free one.
+@contextlib.contextmanager
+def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
+    """Hold an address that no other process listens on, for granian to listen on.
 
     granian binds with SO_REUSEPORT, by which a second server would start without a word and
     get a share of the requests. This socket is bound without it, so that it fails beside
-    anybody else.
-
-    Raises:
-        ServeFault: ``serve.bind``.
+    anybody else; it never listens, and lets granian in afterwards.
     """
-    try:
-        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as trial:
+    with contextlib.ExitStack() as stack:
+        try:
+            family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            reserved = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
             # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(place)
-            address, free_port, *_ = trial.getsockname()
-    except (OSError, UnicodeError) as exc:
-        where = make_url((host, port)).removeprefix("http://")
-        raise ServeFault("serve.bind", f"{where} cannot be bound: {exc}") from exc
-    return address, free_port
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind(sockaddr)
+        except (OSError, UnicodeError) as exc:
+            where = make_url((host, port)).removeprefix("http://")
+            raise ServeFault("serve.bind", f"{where} cannot be bound: {exc}") from exc
+        address, free_port, *_ = reserved.getsockname()
+        if sys.platform == "linux":
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        else:
+            reserved.close()  # elsewhere granian's socket would not be let in
+        yield address, free_port
 
 
 def make_url(address: tuple[str, int]) -> str:
@@ -425,16 +429,16 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
         LocalFault: As `open_batch`.
     """
     open_batch()  # what is wrong with it is said before anything listens
-    address = free_place(where)
-    server = make_server(DEFAULT_SETTINGS, address)
+    with hold_place(where) as address:
+        server = make_server(DEFAULT_SETTINGS, address)
 
-    @server.on_startup  # type: ignore[untyped-decorator]
-    def start_parent() -> None:
-        log_to_stderr()
-        server.bind_uds = None  # granian would remove whatever is there at the end
-        announce(address, "answering POST /verify at", {}, as_json=as_json)
+        @server.on_startup  # type: ignore[untyped-decorator]
+        def start_parent() -> None:
+            log_to_stderr()
+            server.bind_uds = None  # granian would remove whatever is there at the end
+            announce(address, "answering POST /verify at", {}, as_json=as_json)
 
-    run_server(server, partial(_load_verdicts, open_batch))
+        run_server(server, partial(_load_verdicts, open_batch))
 
 
 def _load_verdicts(open_batch: Callable[[], Batch]) -> WholeRequests:
@@ -535,14 +539,17 @@ class WholeRequests:
         await mount.answer_by_wsgi(self._app, environ, send, threads)
 
 
-def free_place(where: str) -> tuple[str, int] | Path:
-    """Return a free address of this machine, or the path of a socket at which nobody listens."""
+@contextlib.contextmanager
+def hold_place(where: str) -> Iterator[tuple[str, int] | Path]:
+    """Hold an address of this machine, or take the place of a socket at which nobody listens."""
     if "/" not in where:
         host, port = split_address(where, "--serve takes HOST:PORT or a path with a slash")
         if not is_this_machine(host):
             hint = "Serve other machines through a proxy that authenticates them."
             raise UsageFault("usage.conflict", f"{host} is not this machine", hint=hint)
-        return free_address(host, port)
+        with reserve_address(host, port) as address:
+            yield address
+        return
     path = Path(where)
     try:
         with socket.socket(socket.AF_UNIX) as client, socket.socket(socket.AF_UNIX) as trial:
@@ -554,4 +561,4 @@ def free_place(where: str) -> tuple[str, int] | Path:
     except (OSError, ValueError) as exc:
         hint = "Name a socket of your own, in a folder that is there."
         raise ServeFault("serve.bind", str(exc), path=where, hint=hint) from exc
-    return path
+    yield path

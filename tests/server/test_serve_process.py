@@ -26,7 +26,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.server import run
 from cardsign.server.app import BODY_WAS_READ, create_app
 from cardsign.server.mount import needs_thread
-from cardsign.server.run import SignalFlag, free_address, make_server
+from cardsign.server.run import SignalFlag, make_server, reserve_address
 from cardsign.server.settings import ProviderSettings, ServerSettings
 from cardsign.server.tokens import create_token
 from tests.publish.publications import PUBLIC, publish_cards
@@ -217,8 +217,11 @@ def test_a_port_in_use_is_not_taken(option: int | None) -> None:
             other.setsockopt(socket.SOL_SOCKET, option, 1)
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(ServeFault, match=r"serve\.bind"):
-            free_address(*other.getsockname())
+        with (
+            pytest.raises(ServeFault, match=r"serve\.bind"),
+            reserve_address(*other.getsockname()),
+        ):
+            pass
 
 
 def test_a_server_can_be_started_again_at_once() -> None:
@@ -228,14 +231,15 @@ def test_a_server_can_be_started_again_at_once() -> None:
         with socket.create_connection((host, port)) as client:
             first.accept()[0].close()  # the side that closes first keeps TIME_WAIT
             assert client.recv(1) == b""
-    assert free_address(host, port) == (host, port)
+    with reserve_address(host, port) as address:
+        assert address == (host, port)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b"])
 def test_an_address_that_is_not_ours_is_a_fault(host: str) -> None:
     """Neither a traceback nor silence."""
-    with pytest.raises(ServeFault, match=r"serve\.bind"):
-        free_address(host, 0)
+    with pytest.raises(ServeFault, match=r"serve\.bind"), reserve_address(host, 0):
+        pass
 
 
 @pytest.mark.parametrize(
