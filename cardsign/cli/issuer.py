@@ -288,7 +288,7 @@ def local_user() -> StoreUser:
         account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
     home, state = Path(os.environ.get("HOME", "")), Path(os.environ.get("XDG_STATE_HOME", ""))
     folder = (state if state.is_absolute() else home / ".local/state") / "cardsign/keystores"
-    return StoreUser(f"{account}@{platform.node()}", folder if folder.is_absolute() else None, say)
+    return StoreUser(f"{account}@{platform.node()}", folder if folder.is_absolute() else None)
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:

@@ -229,9 +229,8 @@ def rotate(
     from cardsign.issuer import reconcile  # all of an issuer, which a list does not need
 
     work = keystore.work(root_keystore=root_keystore)
-    if adopt:
-        progress = reconcile.adopt(work)
-    elif now is None:
+    work.adopts = adopt
+    if now is None or adopt:
         progress = reconcile.reconcile(work)
     else:
         progress = reconcile.rotate_now(work, [] if now == _ALL else [now])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,13 @@ from cardsign.issuer.cards import to_list
 from cardsign.issuer.epochs import recover as recover_issuer
 from cardsign.issuer.epochs import write_settings
 from cardsign.issuer.reconcile import publish_keyset, renew_release
-from cardsign.issuer.release import RELEASE_LIFETIME, ReleaseChanges, is_release_due, needed_keyset
+from cardsign.issuer.release import (
+    RELEASE_LIFETIME,
+    ReleasePlan,
+    is_release_due,
+    list_named,
+    needed_keyset,
+)
 from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
 from cardsign.keys.secrets import terminal_prompt
@@ -357,6 +362,7 @@ def renew(
     card: tuple[str, ...],
     days: int,
     force: bool,
+    raise_floor: bool,
     publication: Path | None,
     keystore: KeystoreOptions,
     **options: Any,
@@ -371,14 +377,17 @@ def renew(
 
     Exit status 1: something is left for a person.
     """
-    changes = frame.take(ReleaseChanges, options)
-    config = project_config(publication)
-    work = keystore.work(config)
-    named = tuple(map(_card, card)) or tuple(
-        entry for part in work.by_agent() for entry in to_list(part)
+    work = keystore.work(project_config(publication))
+    cards = list_named(work, map(_card, card))
+    for part in () if card else work.by_agent():
+        cards += to_list(part)
+    plan = ReleasePlan(
+        tuple(cards),
+        dict(cards) if raise_floor else {},
+        lifetime=timedelta(days=days),
+        **options,
     )
-    changes = replace(changes, cards=named, by_name=bool(card), lifetime=timedelta(days=days))
-    progress = renew_release(work, changes, force=force)
+    progress = renew_release(work, plan, force=force)
     newest = kept_release(work.store)
     return issuer.show_progress(progress, work.now, release_json(newest) if newest else {})
 

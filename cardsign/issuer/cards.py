@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, cast
@@ -21,11 +20,11 @@ from cardsign.card.interfaces import list_origins
 from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, members_of
-from cardsign.config import BuildSettings, ProjectCard, ProjectConfig
+from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer import publishing
-from cardsign.issuer.release import card_digest, find_release_gap, is_card_withdrawn
+from cardsign.issuer.release import card_digest, find_release_gap, is_withdrawn
 from cardsign.issuer.work import (
     NEEDS_A_PERSON,
     NOTICE,
@@ -43,7 +42,7 @@ from cardsign.keys.secrets import Access
 from cardsign.publish.generation import CARD_FILE, Generation
 from cardsign.publish.publication import Documents, published_card
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
-from cardsign.times import day, utc
+from cardsign.times import utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
@@ -187,18 +186,16 @@ def _check_replaceable(card: ProjectCard) -> None:
     Raises:
         UsageFault: ``config.not_allowed``: there is something else.
     """
-    try:
-        data = read_signed(card)
-        is_card = data is None or Card.from_bytes(data).has_endpoint
-    except InputRefused:
-        is_card = False
-    if not is_card:
-        raise UsageFault(
-            "config.not_allowed",
-            "'signed' of a [[card]] names a file that is no card, and would replace it",
-            path=str(card.signed),
-            hint="Name another file in cardsign.toml, or remove this one yourself.",
-        )
+    data = read_signed(card)
+    with suppress(InputRefused):
+        if data is None or Card.from_bytes(data).has_endpoint:
+            return
+    raise UsageFault(
+        "config.not_allowed",
+        "'signed' of a [[card]] names a file that is no card, and would replace it",
+        path=str(card.signed),
+        hint="Name another file in cardsign.toml, or remove this one yourself.",
+    )
 
 
 def read_signed(card: ProjectCard) -> bytes | None:
@@ -209,11 +206,19 @@ def read_signed(card: ProjectCard) -> bytes | None:
         return None
 
 
-def to_list(work: Work) -> tuple[tuple[str | None, bytes], ...]:
-    """Return what a release lists of an agent's cards: the public ones, once they are signed."""
-    cards = [card for card in work.config.cards if card.audience is None]
-    signed = [(LEGACY_CARD_PATH if card.legacy else CARD_PATH, read_signed(card)) for card in cards]
-    return tuple((work.path_of(path), data) for path, data in signed if data is not None)
+def to_list(work: Work, *, again: bool = False) -> tuple[tuple[str, str], ...]:
+    """Return URL and payload digest of an agent's public cards, once they are signed.
+
+    One that a person has withdrawn stays so, unless it is to be listed `again`.
+    """
+    keyset, listed = work.keyset, []
+    for card in work.config.cards:
+        path = LEGACY_CARD_PATH if card.legacy else CARD_PATH
+        signed = read_signed(card) if keyset and card.audience is None else None
+        if keyset and signed is not None and (again or not is_withdrawn(work, path)):
+            with of_the_user(str(card.signed)):
+                listed.append((keyset.origins[0] + work.path_of(path), card_digest(signed)))
+    return tuple(listed)
 
 
 def to_publish(cards: Sequence[tuple[ProjectCard, bytes]]) -> Documents:
@@ -314,7 +319,7 @@ def _find_signed(work: Work) -> Documents | None:
         PassphraseFault: ``passphrase.none``: one has to be signed again.
     """
     has_key = any("card" in key.roles for key in work.store.load().keys)
-    if not has_key or (is_card_withdrawn(work) and not _is_switched_off(work)):
+    if not has_key or (is_withdrawn(work) and not _is_switched_off(work)):
         return None
     if not work.config.cards:
         return _sign_published(work, None)
@@ -330,45 +335,20 @@ def _is_switched_off(work: Work) -> bool:
     return newest is not None and not newest.card
 
 
-def _remove_signed(config: ProjectConfig) -> list[str]:
-    """Remove the signed cards of an agent that is switched off at its source."""
-    done = []
-    for card in config.cards:
-        if read_signed(card) is not None:
-            _check_replaceable(card)
-            card.signed.unlink(missing_ok=True)
-            done.append(f"removed {card.signed.name}")
-    return done
-
-
-def _make_sign(work: Work, access: Access | bytes | None) -> Callable[[bytes], bytes]:
-    """Return what signs a card, or keeps the signatures that still do; as :func:`card_signers`."""
-    signers = card_signers(work.store, access, now=work.now)
-    options = SigningOptions(own_kids=work.store.state.ever_held_kids())
-    return partial(sign_document, signers=signers, options=options)
-
-
 def _sign_published(work: Work, access: Access | bytes | None) -> Documents | None:
     """Sign the published cards again, in memory; None where none is published."""
     newest = work.published
     if newest is None or not newest.card:
         return None
-    sign = _make_sign(work, access)
+    signers = card_signers(work.store, access, now=work.now)
+    options = SigningOptions(own_kids=work.store.state.ever_held_kids())
+    sign = partial(sign_document, signers=signers, options=options)
     extended = {name: sign(card) for name, card in newest.extended.items()}
-    return Documents(sign(newest.card), extended=extended)
+    legacy_card = newest.legacy_card and sign(newest.legacy_card)
+    return Documents(sign(newest.card), extended=extended, legacy_card=legacy_card)
 
 
-def publish_signed(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
-    """Publish cards; the card of A2A 0.3 that stays published is signed with the keys of now.
-
-    Raises:
-        PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.
-    """
-    newest = work.published
-    stays = newest is not None and documents.legacy_card is None and not work.drops_others
-    if newest is not None and newest.legacy_card is not None and stays:
-        sign = _make_sign(work, work.access if writes else None)
-        documents = replace(documents, legacy_card=sign(newest.legacy_card))
+def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
     return publishing.publish_cards(
         documents,
         work.config,
@@ -390,7 +370,7 @@ def _sign_again(work: Work) -> list[str]:
     documents = _sign_published(work, work.access)
     if documents is None:
         return []
-    done = publishing.describe_generation(work, publish_signed(work, documents))
+    done = publishing.describe_generation(work, _publish(work, documents))
     return ["updated the signatures of the published cards", *done]
 
 
@@ -403,15 +383,15 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
     Where the settings name no cards, those that are published are signed again. `is_astray`: what
     is published is not this key store's, so nobody knows where its cards are.
     """
-    config, signed = work.config, None
+    signed, listed = None, tuple[tuple[str, str], ...]()
     if (unlisted := _find_unlisted_card(work)) is not None:
         yield from find_release_gap(work)
         yield from publishing.find_update_gap(work)
         yield unlisted
         return
-    is_back = _is_switched_off(work)
     try:
         signed = _find_signed(work)
+        listed = to_list(work, again=_is_switched_off(work)) if signed else ()
     except (*NEEDS_A_PERSON, errors.StoreFault) as fault:
         if isinstance(fault, errors.StoreFault) and fault.code not in UNLISTED:
             raise
@@ -424,13 +404,17 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
         yield Gap(message, command=work.again)
     else:
-        is_here = signed is not None and config.publish is not None
-        if not (is_here or is_astray or is_card_withdrawn(work)):
+        is_here = signed is not None and work.config.publish is not None
+        if not (is_here or is_astray or is_withdrawn(work)):
             yield from _find_cards_elsewhere(work)
-    yield from find_release_gap(work, to_list(work) if signed else (), by_name=is_back)
-    if signed is not None and config.publish is not None:
-        yield from _find_publication_gap(work, signed)
-    else:
+    yield from find_release_gap(work, listed)
+    publication = list[Gap]()
+    if signed is not None and work.config.publish is not None:
+        publish, until = partial(_publish, work, signed), _harmful_from(work)
+        task = "publish the cards"
+        publication += publishing.find_publication_gap(work, task, publish, until=until)
+        yield from publication
+    if signed is None or any(gap.close is None for gap in publication):
         yield from publishing.find_update_gap(work)
 
 
@@ -441,44 +425,35 @@ def _find_withdrawal(work: Work, fault: errors.CardsignError) -> Iterator[Gap]:
     """
     newest = work.published
     name = work.agent or "the agent"
+    signed = [card for card in work.config.cards if read_signed(card) is not None]
+
+    def withdraw() -> list[str]:
+        generation = publishing.update_publication(work, with_statements=False, withdraws=True)
+        done = f"withdrew the card of {name}: {fault.message} ({fault.path})"
+        return [done, *publishing.describe_generation(work, generation)]
+
+    def remove() -> list[str]:
+        for card in signed:
+            _check_replaceable(card)
+            card.signed.unlink(missing_ok=True)
+        return [f"removed {card.signed.name}" for card in signed]
+
     if newest is not None and newest.card:
-
-        def close() -> list[str]:
-            generation = publishing.update_publication(work, with_statements=False, withdraws=True)
-            done = f"withdrew the card of {name}: {fault.message} ({fault.path})"
-            return [done, *publishing.describe_generation(work, generation)]
-
-        yield Gap(f"withdraw the card of {name}", why=fault.message, until=work.now, close=close)
-    if any(read_signed(card) is not None for card in work.config.cards):
-        yield Gap(
-            f"remove the signed card of {name}",
-            why=fault.message,
-            close=partial(_remove_signed, work.config),
-        )
+        task = f"withdraw the card of {name}"
+        yield Gap(task, why=fault.message, until=work.now, close=withdraw)
+    if signed:
+        yield Gap(f"remove the signed card of {name}", why=fault.message, close=remove)
     yield from find_release_gap(work, withdraws=True)
     yield from publishing.find_update_gap(work)
 
 
 def _describe_signing(work: Work) -> Gap:
-    """Return the gap of cards that wait for the card key: which, and until when."""
-    renewals: dict[str, tuple[str, datetime]] = {}
-    for card in filter(_renews_itself, work.config.cards):
-        signed = read_signed(card)
-        marker = _find_own_marker(work, signed) if signed else None
-        end = expiry(card.expires or "", work.now)
-        if marker and marker.audience == card.audience and _is_half_over(marker, end, work.now):
-            renewals[marker.audience] = (card.source.name, utc(marker.exp))
-    task = f"sign {' and '.join(sorted({name for name, _ in renewals.values()}))} again"
-    ends = ((audience, day(end)) for audience, (_, end) in renewals.items())
-    why = (f"the extended card for {audience} ends on {end}" for audience, end in ends)
-    until = min((end for _, end in renewals.values()), default=None)
-    return Gap(
-        task if renewals else "sign the cards",
-        key_holder("card"),
-        until=_harmful_from(work) or until,
-        close=partial(_sign_again, work),
-        why=", and ".join(why),
-    )
+    """Return the gap of cards that wait for the card key, the first of which may end meanwhile."""
+    signed = filter(None, (read_signed(card) for card in work.config.cards if card.audience))
+    markers = filter(None, (_find_own_marker(work, card) for card in signed))
+    end = min((utc(marker.exp) for marker in markers), default=None)
+    until, close = _harmful_from(work) or end, partial(_sign_again, work)
+    return Gap("sign the cards", key_holder("card"), until=until, close=close)
 
 
 def _harmful_from(work: Work) -> datetime | None:
@@ -511,48 +486,19 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
         yield Gap(message, key_holder("card"), command)
 
 
-def _find_publication_gap(work: Work, signed: Documents) -> Iterator[Gap]:
-    until = _harmful_from(work)
-
-    def close() -> list[str]:
-        return publishing.describe_generation(work, publish_signed(work, signed))
-
-    try:
-        generation = publish_signed(work, signed, writes=False)
-    except errors.PassphraseFault:
-        yield Gap("publish the cards", key_holder("card"), until=until, close=close)
-    except (*NEEDS_A_PERSON, errors.FileFault) as fault:
-        why = f"{fault.code}: {fault.message}"
-        yield Gap("publish the cards", command=fault.finding.fix, why=why)
-        yield from publishing.find_update_gap(work)
-    else:
-        if generation.created or publishing.is_unrecorded(work, generation):
-            yield Gap("publish the cards", until=until, close=close)
-
-
 def find_ending_cards(work: Work) -> Iterator[Gap]:
-    """Yield extended cards that have ended or soon end; soon is at most a quarter of their time."""
-    first = {
-        card.payload_sha256: card.since or publication.at
-        for publication in work.store.load().publications
-        for card in publication.cards
-    }
-    newest = work.published
+    """Yield extended cards that have ended or soon end, and that `keys rotate` does not renew."""
+    newest, ends = work.published, dict[str, datetime]()
     cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
     cards += newest.extended.values() if newest else ()
-    ends: dict[str, datetime] = {}
     for untrusted_card in filter(None, cards):
         with suppress(InputRefused):  # which signing and publishing refuse as well
-            marker = extensions.find_marker(Card.from_bytes(untrusted_card).document)
-            if marker is None:
-                continue
-            end, begin = utc(marker.exp), first.get(card_digest(untrusted_card))
-            if end <= work.now + (min(NOTICE, (end - begin) / 4) if begin else timedelta()):
+            if marker := extensions.find_marker(Card.from_bytes(untrusted_card).document):
+                end = utc(marker.exp)
                 ends[marker.audience] = min(end, ends.get(marker.audience, end))
-    named = {card.audience for card in work.config.cards}
-    signed_by_rotate = {card.audience for card in work.config.cards if _renews_itself(card)}
+    named = {card.audience: _renews_itself(card) for card in work.config.cards}
     for audience, end in ends.items():
-        if audience in signed_by_rotate:
+        if named.get(audience) or end > work.now + NOTICE:
             continue
         message = f"sign the extended card of audience {audience} again, with a later `expires`"
         command = "cardsign sign; cardsign publish"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -171,19 +170,18 @@ def _find_leftovers(store: FolderStore) -> Iterator[Finding]:
 
 def _find_modes(store: FolderStore) -> Iterator[Finding]:
     """Yield links in the places of files, and in one finding what others can reach."""
-    directory, open_paths = store.path / PRIVATE_FOLDER, dict[Path, int]()
-    for path in [store.log, directory, *sorted(directory.glob("*"))]:
+    directory = store.path / PRIVATE_FOLDER
+    exposed: dict[Path, bool] = {}
+    for path in (store.log, directory, *sorted(directory.glob("*"))):
         if path.is_symlink():
             yield _alarm("doctor.symlink", "this is a symbolic link", str(path))
-        elif path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
-            open_paths[path] = mode
-    if open_paths:
+        elif path.exists() and (mode := path.stat().st_mode) & 0o077:
+            exposed[path] = bool(mode & 0o022)
+    if exposed:
         # Key files are encrypted, and a checkout by git is readable.
-        writable = [path for path, mode in open_paths.items() if mode & 0o022]
-        level: Severity = "error" if writable else "note"
-        first = [*writable, *open_paths][0]
-        message = f"group or others can access this (mode {open_paths[first]:04o})"
-        if others := len(open_paths) - 1:
-            message += f", and {others} more of the key store"
+        first = max(exposed, key=lambda path: exposed[path])
+        level: Severity = "error" if exposed[first] else "note"
+        message = "group or others can access this"
+        message += f", and {len(exposed) - 1} more of the key store" if len(exposed) > 1 else ""
         fix = f"Run: chmod -R go= {shlex.quote(str(store.path))}"
         yield Finding("doctor.permissions", message, Place(str(first)), severity=level, fix=fix)

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from cardsign import errors
-from cardsign.card.document import Card
-from cardsign.card.interfaces import list_origins
-from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer.publishing import published_statements
-from cardsign.issuer.release import ReleaseChanges, sign_next_release
+from cardsign.issuer.release import ReleasePlan, sign_next_release
 from cardsign.issuer.work import RECOVER, Work
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
@@ -30,7 +26,6 @@ from cardsign.keys.history import keep_keyset
 from cardsign.keys.ledger import ROTATING, KeyRecord, Role
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.keys.store import KeyStore, StorePlace, create_store, is_taken, open_store
-from cardsign.publish.publication import CheckedIssued
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
 from cardsign.urls import parse_origin
 
@@ -88,7 +83,6 @@ class IssuerPlan:
             origin = str(parse_origin(self.origin))
         if not origin.startswith(("https://", *_LOOPBACK)):
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
-        self._check_card(origin)
         for place in {self.keystore, self.root_keystore or self.keystore}:
             if is_taken(place) and not (extends and place == self.keystore):
                 raise errors.FileFault(
@@ -97,17 +91,6 @@ class IssuerPlan:
                     hint="To use it, write cardsign.toml (docs/reference/settings.md). "
                     "For a second issuer use another folder.",
                 )
-
-    def _check_card(self, origin: str) -> None:
-        """Check that a card that is here already is called at the issuer's origin."""
-        if self.card is None or not (self.folder / self.card).is_file():
-            return
-        data = read_bytes(self.folder / self.card, max_bytes=MAX_CARD_BYTES)
-        with of_the_user(self.card):
-            origins = list_origins(Card.from_bytes(data).document)
-        if origins and origin not in origins:
-            message = f"{self.card} has an interface at {origins[0]}, and --issuer is {origin}"
-            raise UsageFault("card.origin_mismatch", message, hint="Correct one of them.")
 
     @property
     def has_settings(self) -> bool:
@@ -168,32 +151,32 @@ def init_issuer(
     if plan.recovery_out is not None:
         create_private(plan.recovery_out, text)
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
-    stores = [create(plan.keystore)]
-    if stores[0].state.active_keys("card"):
+    store = roots = create(plan.keystore)
+    if store.state.active_keys("card"):
         del algs["card"]
     private = {role: PrivateKey.generate(alg) for role, alg in algs.items()}
     if plan.root_keystore is not None and plan.has_root_apart:
-        stores.append(create(plan.root_keystore))
+        roots = create(plan.root_keystore)
     try:
         for role, key in private.items():
-            store = stores[-1 if role == "root" else 0]
-            store.add_key(key, passphrases[role], now=now, roles=(role,), holder=_OWNER)
+            holding = roots if role == "root" else store
+            holding.add_key(key, passphrases[role], now=now, roles=(role,), holder=_OWNER)
     except errors.CardsignError:
         if plan.recovery_out is not None:
             remove(plan.recovery_out)  # nothing names that key yet
         raise
-    work = Work(stores[0], now, access=passphrases["release"])
+    work = Work(store, now, access=passphrases["release"])
     root = RootKey(private["root"].public, _OWNER)
     draft = keysets.draft_keyset(
         work,
         origins=(plan.origin,),
-        add_roots=(root,) if plan.has_root_apart else (),  # else it is found in the store
+        add_roots=(root,) if roots is not store else (),  # else it is found in the store
         recovery=(RootKey(recovery.public, _OWNER),),
     )
     keyset = keysets.with_signatures(draft, [private["root"]])
-    for store in stores:
-        keep_keyset(store, keyset, keysets.write_draft(keyset), now=now)
-    sign_next_release(work, ReleaseChanges())
+    for holding in dict.fromkeys((store, roots)):
+        keep_keyset(holding, keyset, keysets.write_draft(keyset), now=now)
+    sign_next_release(work, ReleasePlan())
     if not plan.has_settings:
         write_settings(plan.folder, keyset.origins[0], plan.keystore, _PUBLICATION, plan.card)
     return keyset, text
@@ -288,7 +271,11 @@ def recover(
     previous, published = _find_newest(work, digest)
     holder = previous.root.keys[0].holder
     old, secret = recovery()
-    _check_recovery_key(old, previous)
+    recovery_keys = previous.recovery.keys if previous.recovery else ()
+    if old.public.thumbprint not in {key.public.thumbprint for key in recovery_keys}:
+        message = "this is no recovery key of the newest statement"
+        hint = "Name the file of one that it lists: cardsign keyset show --json."
+        raise errors.SigningRefused("sign.no_key", message, hint=hint)
     present = {role for key in store.state.keys for role in key.roles}
     missing = [role for role in ROTATING if role not in present]
     # Everything is asked before anything is written, so that a slip leaves nothing half made.
@@ -300,27 +287,23 @@ def recover(
     if new_recovery_out is not None and quorum is not None:
         renewed, envelope = make_recovery_key(secret)
         quorum = Quorum(1, (RootKey(renewed.public, quorum.keys[0].holder),))
-    plan = _plan_recovery(previous, RootKey(root.public, holder), quorum, lost)
+    new_root = Quorum(1, (RootKey(root.public, holder),))
+    content = replace(previous, root=new_root, recovery=quorum, revoked=frozenset())
+    over = lost.union(key.public.thumbprint for key in previous.root.keys)
+    until = now + keysets.KEYSET_LIFETIME
+    content = keysets.following(keysets.revoking(content, over), store.state, now=now, until=until)
     with of_the_user("the draft"):
-        plan = plan.following(store.state, now=now, until=now + keysets.KEYSET_LIFETIME)
-        draft = keysets.draft_next(plan, previous, now=now, recovery=True)
+        draft = keysets.draft_next(content, previous, now=now, recovery=True)
     signed = keysets.with_signatures(draft, [old, root])
-    with _created(new_recovery_out, envelope):  # the passphrase may be a stolen one
-        record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
-    return signed, record
-
-
-@contextmanager
-def _created(path: Path | None, data: bytes) -> Iterator[None]:
-    """Create a private file, if one is named, and remove it again if what follows fails."""
-    if path is not None:
-        create_private(path, data)
+    if new_recovery_out is not None:
+        create_private(new_recovery_out, envelope)
     try:
-        yield
-    except errors.CardsignError:
-        if path is not None:
-            remove(path)
+        record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
+    except errors.CardsignError:  # such as for a passphrase that was stolen
+        if new_recovery_out is not None:
+            remove(new_recovery_out)
         raise
+    return signed, record
 
 
 def _replace_keys(
@@ -340,54 +323,27 @@ def _replace_keys(
     return frozenset(key.public.thumbprint for key in previous.keys) - ours
 
 
-def _plan_recovery(
-    previous: KeysetStatement, root: RootKey, recovery: Quorum | None, lost: frozenset[str]
-) -> keysets.KeysetPlan:
-    """Plan one new root, and a list of revoked keys that has the old roots and the lost keys."""
-    plan = keysets.KeysetPlan.of(previous)
-    plan = replace(plan, root=Quorum(1, (root,)), recovery=recovery, revoked=frozenset())
-    return plan.revoking(lost.union(key.public.thumbprint for key in previous.root.keys))
-
-
 def _find_newest(
     work: Work, digest: str | None
 ) -> tuple[KeysetStatement, Mapping[KeysetStatement, bytes]]:
     """Return the newest keyset, and those to keep: what is published, where none is kept."""
     published = None if work.keyset else published_statements(work.config.publish)
-    if published is not None:
-        _check_our_own(published, digest)
+    keysets_to_keep = published.keysets if published else {}
+    own = "".join((digest or "").split()).lower()
+    if keysets_to_keep and own not in {keyset.digest for keyset in keysets_to_keep}:
+        why = "no keyset that is published has this digest" if digest else "no keyset is kept here"
+        raise UsageFault(
+            "statement.digest",
+            f"{why}, so what is published may be somebody else's",
+            hint="Give the digest that `cardsign init` printed, or that a verifier's trust.toml "
+            f"pins: {RECOVER} --digest SHA-256",
+        )
     newest = published.newest if published else work.keyset
     if newest is None:
         message = "there is neither a key store nor a publication of this issuer here"
         hint = "Go to the issuer's folder with cardsign.toml, or name what is published: "
         hint += "--publication DIR."
-        raise errors.StoreFault(
-            "keystore.no_keyset",
-            message,
-            path=str(work.config.publish or work.store.place),
-            hint=hint,
-        )
+        place = str(work.config.publish or work.store.place)
+        raise errors.StoreFault("keystore.no_keyset", message, path=place, hint=hint)
     keysets.check_begun(newest, work.now)
-    return newest, published.keysets if published else {}
-
-
-def _check_our_own(published: CheckedIssued, digest: str | None) -> None:
-    if "".join((digest or "").split()).lower() in {keyset.digest for keyset in published.keysets}:
-        return
-    why = "no keyset that is published has this digest" if digest else "no keyset is kept here"
-    raise UsageFault(
-        "statement.digest",
-        f"{why}, so what is published may be somebody else's",
-        hint="Give the digest that `cardsign init` printed, or that a verifier's trust.toml pins: "
-        f"{RECOVER} --digest SHA-256",
-    )
-
-
-def _check_recovery_key(key: PrivateKey, previous: KeysetStatement) -> None:
-    listed = previous.recovery.keys if previous.recovery else ()
-    if key.public.thumbprint not in {other.public.thumbprint for other in listed}:
-        raise errors.SigningRefused(
-            "sign.no_key",
-            "this is no recovery key of the newest statement",
-            hint="Name the file of one that it lists: cardsign keyset show --json.",
-        )
+    return newest, keysets_to_keep

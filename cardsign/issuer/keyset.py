@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -25,24 +25,15 @@ from cardsign.issuer.release import check_in_force, find_still_trusted, open_sig
 from cardsign.issuer.work import DRAFT_FILE, NOTICE, RECOVER, Gap, KeysetDue, Work
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.agenda import Step, steps
+from cardsign.keys.agenda import steps
 from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore
 from cardsign.publish.publication import SKEW
 from cardsign.statements import envelope
+from cardsign.statements import keyset as statements
 from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused
-from cardsign.statements.keyset import (
-    KEYSET_FORMAT,
-    IssuerKey,
-    KeysetStatement,
-    Quorum,
-    RootKey,
-    check_step,
-    keyset_of,
-    read_keyset,
-    required_quorums,
-)
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey
 from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.times import day, second, utc
 from cardsign.urls import KEYSET_PATH, parse_origin
@@ -55,13 +46,9 @@ KEY_LIFETIME: Final = timedelta(days=400)
 #: Who holds an online key whose record names nobody.
 DEFAULT_HOLDER: Final = "publisher"
 #: What to do about a fork; ``{}`` stands for the statement that this key store keeps.
-_NOT_TO_SIGN: Final = (
-    "Do not sign this one. Send back {}, to be put in the place of the draft. "
-    "Who drafted it then types: cardsign keys rotate"
-)
-_NOT_TO_PUBLISH: Final = (
-    "Do not publish this one: verifiers may have {} already. "
-    "What has changed since goes into the next: cardsign keys rotate"
+_FORKED: Final = (
+    "Do not publish this one: verifiers may have the kept one already. Send back {}, to be put in "
+    "the place of the draft. What has changed since goes into the next: cardsign keys rotate"
 )
 
 
@@ -81,98 +68,67 @@ def differences(old: KeysetStatement | None, new: KeysetStatement) -> Iterator[s
         yield f"~ {message} opens a new epoch and ends everything after {old.label}"
     else:
         yield f"= {message} follows {old.label}, held here"
-    old_sentences = _sentences(old) if old else [[]] * 5
-    for gone, come in zip(old_sentences, _sentences(new), strict=True):
-        yield from (f"- {line}" for line in gone if line not in come)
-        yield from (f"+ {line}" for line in come if line not in gone)
+    earlier, later = [*_sentences(old)] if old else [], [*_sentences(new)]
+    yield from (f"- {line}" for line in earlier if line not in later)
+    yield from (f"+ {line}" for line in later if line not in earlier)
     if new.recovery is None:
         yield "= recovery: none; a stolen root key cannot be replaced"
     yield f"~ valid from {day(new.iat)} until {day(new.exp)}"
 
 
-def _sentences(statement: KeysetStatement) -> list[list[str]]:
-    """Return what a statement says of its root, recovery, origins, keys and revocations."""
-    quorums = [_quorum("root", statement.root), _quorum("recovery", statement.recovery)]
-    origins = [f"origin {origin}" for origin in statement.origins]
-    keys = [f"key {_key(key)}" for key in statement.keys]
-    return [*quorums, origins, keys, [f"revoked {name}" for name in sorted(statement.revoked)]]
+def _sentences(statement: KeysetStatement) -> Iterator[str]:
+    """Yield what a statement says of its root, recovery, origins, keys and revocations."""
+    for name, quorum in (("root", statement.root), ("recovery", statement.recovery)):
+        if quorum is not None:
+            holders = {key.holder for key in quorum.keys}
+            yield f"{name}: {quorum.threshold} of {len(holders)} must sign"
+            for root in quorum.keys:
+                yield f"{name} {root.public.alg} {root.public.thumbprint} held by {root.holder}"
+    yield from (f"origin {origin}" for origin in statement.origins)
+    for key in statement.keys:
+        public, roles = key.public, " and ".join(key.roles)
+        # The kid, which its owner chooses freely, comes last and in quotes.
+        kid = "" if public.kid == public.thumbprint else f", kid {json.dumps(public.kid)}"
+        holder = f"held by {key.holder}, {day(key.nbf)} to {day(key.exp)}"
+        yield f"key {public.alg} {public.thumbprint} for {roles}, {holder}{kid}"
+    yield from (f"revoked {name}" for name in sorted(statement.revoked))
 
 
-def _quorum(name: str, quorum: Quorum | None) -> list[str]:
-    if quorum is None:
-        return []
-    holders = {key.holder for key in quorum.keys}
-    return [
-        f"{name}: {quorum.threshold} of {len(holders)} must sign",
-        *(
-            f"{name} {key.public.alg} {key.public.thumbprint} held by {key.holder}"
-            for key in quorum.keys
-        ),
-    ]
+# What a keyset says of the keys of a store; drafts, and whose signatures they need.
 
 
-def _key(key: IssuerKey) -> str:
-    """Return all of a key; the kid, which its owner chooses freely, last and in quotes."""
-    public = key.public
-    name = "" if public.kid == public.thumbprint else f", kid {json.dumps(public.kid)}"
-    return (
-        f"{public.alg} {public.thumbprint} for {' and '.join(key.roles)}, held by "
-        f"{key.holder}, {day(key.nbf)} to {day(key.exp)}{name}"
-    )
+def following(
+    statement: KeysetStatement, state: StoreState, *, now: datetime, until: datetime
+) -> KeysetStatement:
+    """Return a statement with what has become of the keys of a store; number and times stay.
 
-
-# What a keyset says, whatever its number and times; drafts, and whose signatures they need.
-
-
-@dataclass(frozen=True, slots=True)
-class KeysetPlan:
-    """What the next statement is to say, whatever its number and times.
-
-    Attributes:
-        recovery: Who opens the next epoch; None if nobody ever can.
-        revoked: Thumbprints; within an epoch it only grows.
+    Its keys are listed, also those that wait for that; retired ones no longer, revoked ones as
+    revoked, whether they are online keys or roots. Keys that the store does not hold stay as
+    they are. A key that was not listed counts from `now` on; one that ends before `until` is
+    prolonged.
     """
+    ours = {record.thumbprint for record in state.keys}
+    gone = {record.thumbprint for record in state.keys if record.state == "revoked"}
+    ended = frozenset(record.thumbprint for record in state.keys if record.state in ENDED)
+    listed = {key.public.thumbprint: key for key in statement.keys}
+    kept = [key for name, key in listed.items() if name not in ours]
+    own_keys = [
+        _listed(record, listed.get(record.thumbprint), now, until)
+        for record in state.keys
+        if record.state not in ENDED
+        and record.rotates
+        and record.thumbprint not in statement.revoked
+    ]
+    root, revoked = _without(statement.root, ended), statement.revoked | gone
+    return replace(statement, root=root, keys=(*kept, *own_keys), revoked=revoked)
 
-    issuer: str
-    origins: tuple[str, ...]
-    root: Quorum
-    recovery: Quorum | None
-    keys: tuple[IssuerKey, ...] = ()
-    revoked: frozenset[str] = frozenset()
 
-    @classmethod
-    def of(cls, statement: KeysetStatement) -> KeysetPlan:
-        """Return the plan to say the same again."""
-        return cls(*(getattr(statement, member.name) for member in fields(cls)))
-
-    def following(self, state: StoreState, *, now: datetime, until: datetime) -> KeysetPlan:
-        """Return the plan that says what has become of the keys of a store.
-
-        Its keys are listed, also those that wait for that; retired ones no longer, revoked ones as
-        revoked, whether they are online keys or roots. Keys that the store does not hold stay as
-        they are. A key that was not listed counts from `now` on; one that ends before `until` is
-        prolonged.
-        """
-        ours = {record.thumbprint for record in state.keys}
-        gone = {record.thumbprint for record in state.keys if record.state == "revoked"}
-        ended = frozenset(record.thumbprint for record in state.keys if record.state in ENDED)
-        listed = {key.public.thumbprint: key for key in self.keys}
-        kept = [key for name, key in listed.items() if name not in ours]
-        own_keys = [
-            _listed(record, listed.get(record.thumbprint), now, until)
-            for record in state.keys
-            if record.state not in ENDED
-            and record.rotates
-            and record.thumbprint not in self.revoked
-        ]
-        root, revoked = _without(self.root, ended), self.revoked | gone
-        return replace(self, root=root, keys=(*kept, *own_keys), revoked=revoked)
-
-    def revoking(self, thumbprints: Iterable[str]) -> KeysetPlan:
-        """Return the plan that revokes these, and lists none that is revoked."""
-        revoked = self.revoked.union(thumbprints)
-        keys = tuple(key for key in self.keys if key.public.thumbprint not in revoked)
-        return replace(self, root=_without(self.root, revoked), keys=keys, revoked=revoked)
+def revoking(statement: KeysetStatement, thumbprints: Iterable[str]) -> KeysetStatement:
+    """Return a statement that revokes these, and lists none that is revoked."""
+    revoked = statement.revoked.union(thumbprints)
+    keys = tuple(key for key in statement.keys if key.public.thumbprint not in revoked)
+    root = _without(statement.root, revoked)
+    return replace(statement, root=root, keys=keys, revoked=revoked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +146,7 @@ class QuorumSignatures:
 
 
 def draft_next(
-    plan: KeysetPlan,
+    content: KeysetStatement,
     previous: KeysetStatement | None,
     *,
     now: datetime,
@@ -198,6 +154,8 @@ def draft_next(
     recovery: bool = False,
 ) -> KeysetStatement:
     """Draft the first statement, the next version, or by `recovery` the next epoch; unsigned.
+
+    It says what `content` does, whose number, times and signatures do not matter.
 
     Raises:
         StatementRefused: What a verifier would refuse once everybody has signed.
@@ -210,21 +168,21 @@ def draft_next(
     iat = int(now.timestamp())
     payload = jcs(
         {
-            "format": KEYSET_FORMAT,
-            "issuer": plan.issuer,
-            "origins": list(plan.origins),
+            "format": statements.KEYSET_FORMAT,
+            "issuer": content.issuer,
+            "origins": list(content.origins),
             "epoch": epoch,
             "version": version,
             "prev": prev,
             "iat": iat,
             "exp": iat + int(lifetime.total_seconds()),
-            "root": plan.root.to_json(),
-            "recovery": plan.recovery.to_json() if plan.recovery else None,
-            "keys": [key.to_json() for key in plan.keys],
-            "revoked": list[Json](sorted(plan.revoked)),
+            "root": content.root.to_json(),
+            "recovery": content.recovery.to_json() if content.recovery else None,
+            "keys": [key.to_json() for key in content.keys],
+            "revoked": list[Json](sorted(content.revoked)),
         }
     )
-    statement = keyset_of(Envelope(TYP_KEYSET, payload, ()))
+    statement = statements.keyset_of(Envelope(TYP_KEYSET, payload, ()))
     check_draft(statement, previous)
     return statement
 
@@ -237,7 +195,7 @@ def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) ->
     """
     bare = replace(statement, envelope=Envelope(TYP_KEYSET, statement.envelope.payload, ()))
     try:
-        check_step(bare, previous)
+        statements.check_step(bare, previous)
     except StatementRefused as refusal:
         if refusal.code != "statement.unsigned":  # the last thing that each of the checks asks
             raise
@@ -247,7 +205,7 @@ def quorum_signatures(
     statement: KeysetStatement, previous: KeysetStatement | None
 ) -> tuple[QuorumSignatures, ...]:
     """Say which quorums have to sign a draft, and who has; a check raises, this tells."""
-    quorums = required_quorums(statement, previous)
+    quorums = statements.required_quorums(statement, previous)
     keys = (key.public for quorum in quorums.values() for key in quorum.keys)
     signers = envelope.list_signers(statement.envelope, keys)
     return tuple(
@@ -287,7 +245,7 @@ def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
     Raises:
         StatementRefused: As :func:`cardsign.statements.keyset.read_keyset`.
     """
-    return keyset_of(envelope.read_envelope(untrusted_bytes, TYP_KEYSET, is_draft=True))
+    return statements.keyset_of(envelope.read_envelope(untrusted_bytes, TYP_KEYSET, is_draft=True))
 
 
 def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
@@ -297,11 +255,12 @@ def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -
     release names them as revoked, so the roots are not wanted for them alone.
     """
     ends = utc(previous.exp)
-    changed = [key for key in find_changed(state, previous, now) if key.state != "retired"]
     due = utc(previous.exp - (previous.exp - previous.iat) // 3)  # roots are offline: in good time
     why = f"keyset {previous.label} ends at {second(ends)}"
-    if changed:
-        why = f"keyset {previous.label} is out of date: {_kids(changed)} changed since"
+    if changed := find_changed(state, previous, now):
+        kids = ", ".join(key.kid for key in changed[:_KIDS_SHOWN])
+        kids += f" and {len(changed) - _KIDS_SHOWN} more" if len(changed) > _KIDS_SHOWN else ""
+        why = f"keyset {previous.label} is out of date: {kids} changed since"
         due = min(due, max(map(_last_change, changed)))
     return KeysetDue(f"{previous.epoch}.{previous.version + 1}", due, why, ends)
 
@@ -309,26 +268,18 @@ def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -
 def find_changed(
     state: StoreState, statement: KeysetStatement, now: datetime
 ) -> tuple[KeyRecord, ...]:
-    """Return the keys of a store of which a statement says something else than the store."""
-    plan = KeysetPlan.of(statement)
-    after = plan.following(state, now=now, until=now)
-    names = plan.revoked ^ after.revoked
-    names |= {key.public.thumbprint for key in {*plan.keys} ^ {*after.keys}}
-    names |= {key.public.thumbprint for key in {*plan.root.keys} ^ {*after.root.keys}}
-    return tuple(key for key in state.keys if key.thumbprint in names)
-
-
-def _kids(keys: Sequence[KeyRecord]) -> str:
-    """Return the first kids of some keys, for a sentence."""
-    more = f" and {len(keys) - _KIDS_SHOWN} more" if len(keys) > _KIDS_SHOWN else ""
-    return ", ".join(key.kid for key in keys[:_KIDS_SHOWN]) + more
+    """Return the keys of a store of which a statement says something else; no retired ones."""
+    after = following(statement, state, now=now, until=now)
+    names = statement.revoked ^ after.revoked
+    names |= {key.public.thumbprint for key in {*statement.keys} ^ {*after.keys}}
+    names |= {key.public.thumbprint for key in {*statement.root.keys} ^ {*after.root.keys}}
+    return tuple(key for key in state.keys if key.thumbprint in names and key.state != "retired")
 
 
 def _last_change(key: KeyRecord) -> datetime:
     """When a key came into the state in which it is."""
     times = key.times
-    moments = (times.prepublished, times.activated, times.retired, times.revoked)
-    return max([key.created, *(time for time in moments if time is not None)])
+    return max(filter(None, (key.created, times.prepublished, times.activated, times.revoked)))
 
 
 def draft_if_due(
@@ -349,31 +300,27 @@ def draft_if_due(
     Raises:
         StatementRefused: As :func:`draft_next`.
     """
-    following = keyset_due(state, previous, now=now)
-    if not following.is_due(now):
+    next_keyset = keyset_due(state, previous, now=now)
+    if not next_keyset.is_due(now):
         return None
     with suppress(StatementRefused):
         if draft is not None:
             check_draft(draft, previous)
-            is_right = is_begun(draft, previous) or not find_changed(state, draft, utc(draft.iat))
-            if is_right and not keyset_due(state, draft, now=now).is_due(now):
+            retired = {key.thumbprint for key in state.keys if key.state == "retired"}
+            lists_retired = any(key.public.thumbprint in retired for key in draft.keys)
+            is_stale = lists_retired and not draft.envelope.signatures
+            if not (is_stale or keyset_due(state, draft, now=now).is_due(now)):
                 return draft, False
     # The draft says when it came to be due, unless that was too long ago.
-    since = max(following.due, utc(previous.iat)).replace(microsecond=0)
+    since = max(next_keyset.due, utc(previous.iat)).replace(microsecond=0)
     issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
     return _draft_at(state, previous, issued), True
 
 
-def is_begun(draft: KeysetStatement, previous: KeysetStatement | None) -> bool:
-    """Say whether a root of the statement before has signed a draft."""
-    roots = previous.root.keys if previous else ()
-    return bool(envelope.list_signers(draft.envelope, (key.public for key in roots)))
-
-
 def _draft_at(state: StoreState, previous: KeysetStatement, issued: datetime) -> KeysetStatement:
     """Draft what a store has to say at a moment."""
-    plan = KeysetPlan.of(previous).following(state, now=issued, until=issued + KEYSET_LIFETIME)
-    return draft_next(plan, previous, now=issued)
+    content = following(previous, state, now=issued, until=issued + KEYSET_LIFETIME)
+    return draft_next(content, previous, now=issued)
 
 
 def says_more(
@@ -439,45 +386,46 @@ def draft_keyset(
     store, now = work.store, work.now
     previous = kept_keyset(store)
     check_begun(previous, now)
-    plan = KeysetPlan.of(previous) if previous else _plan_first(work)
-    plan = plan.following(store.state, now=now, until=now + lifetime)
-    holders = {key.holder for key in plan.root.keys}
+    content = following(previous or _first(work), store.state, now=now, until=now + lifetime)
+    holders = {key.holder for key in content.root.keys}
     if unknown := [holder for holder in remove_roots if holder not in holders]:
         message = f"{unknown[0]!r} holds no root key, and so cannot be removed"
         hint = f"The holders are {', '.join(sorted(holders))}."
         raise UsageFault("usage.conflict", message, hint=hint)
-    roots = [key for key in plan.root.keys if key.holder not in remove_roots] + [*add_roots]
-    if not origins and not any(plan.origins):
+    roots = [key for key in content.root.keys if key.holder not in remove_roots] + [*add_roots]
+    if not origins and not any(content.origins):
         hint = "Name it: cardsign keyset draft --origin https://HOST"
         raise UsageFault("usage.conflict", "no origin of the issuer is known", hint=hint)
     if not roots:
         hint = "Make one: cardsign keys generate --role root"
-        if remove_roots:
-            hint = "Add another first: --add-root HOLDER=FILE."
         raise UsageFault("usage.conflict", "no root key is left to sign a keyset", hint=hint)
     with of_the_user("the origin"):
-        allowed = tuple(str(parse_origin(origin)) for origin in origins or plan.origins)
-    plan = replace(
-        plan,
-        issuer=plan.issuer or allowed[0].partition("://")[2],
+        allowed = tuple(str(parse_origin(origin)) for origin in origins or content.origins)
+    content = replace(
+        content,
+        issuer=content.issuer or allowed[0].partition("://")[2],
         origins=allowed,
-        root=Quorum(threshold or plan.root.threshold, tuple(roots)),
-        recovery=Quorum(1, tuple(recovery)) if recovery else plan.recovery,
+        root=Quorum(threshold or content.root.threshold, tuple(roots)),
+        recovery=Quorum(1, tuple(recovery)) if recovery else content.recovery,
     )
     with of_the_user("the draft"):
-        return draft_next(plan, previous, now=now, lifetime=lifetime)
+        return draft_next(content, previous, now=now, lifetime=lifetime)
 
 
-def _plan_first(work: Work) -> KeysetPlan:
-    """Plan the first statement: every root key of the store, one of them being enough."""
+def _first(work: Work) -> KeysetStatement:
+    """Return what the first statement says: every root key of the store, one of them is enough."""
     root, recovery = (
         tuple(
             RootKey(key.public, key.holder or "owner") for key in work.store.state.active_keys(role)
         )
         for role in ("root", "recovery")
     )
-    quorum = Quorum(1, recovery) if recovery else None
-    return KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
+    quorum, origins = Quorum(1, recovery) if recovery else None, (work.config.issuer or "",)
+    unsigned = Envelope(TYP_KEYSET, b"", ())
+    numbers = 1, 1, None, 0, 0
+    return KeysetStatement(
+        unsigned, "", origins, *numbers, Quorum(1, root), quorum, (), frozenset()
+    )
 
 
 def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
@@ -486,13 +434,9 @@ def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
     Raises:
         UsageFault: ``statement.not_yet``.
     """
-    if keyset is not None and now.timestamp() < keyset.iat:
-        issued = utc(keyset.iat)
-        raise UsageFault(
-            "statement.not_yet",
-            f"keyset {keyset.label}, the newest here, was issued at {second(issued)}",
-            hint="Check this machine's clock; if another's was ahead, none can follow before then.",
-        )
+    if keyset is not None:
+        with of_the_user("the newest keyset here"):
+            envelope.check_past(keyset.iat, now, timedelta(), name=f"keyset {keyset.label}")
 
 
 def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft") -> None:
@@ -509,49 +453,40 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
             say what has become of the keys of this store since.
     """
     previous = work.keyset
-    with _with_advice(work.store, draft, name, _NOT_TO_SIGN):
-        check_draft(draft, previous)
-    again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
-    _check_still_right(work, draft, previous, name, again)
-
-
-@contextmanager
-def _with_advice(
-    store: KeyStore, statement: KeysetStatement, name: str, advice: str
-) -> Iterator[None]:
-    """Say what to do about a fork of what this store keeps, and about keysets that it lacks."""
     try:
-        yield
+        check_draft(draft, previous)
     except StatementRefused as refusal:
-        why, hint, newest = refusal.message, refusal.finding.fix, kept_keyset(store)
-        if refusal.code == "statement.fork":
-            kept = [entry for entry in store.state.keysets if entry.number == statement.number]
-            place = store.place_of(statement_blob(kept[0].blob)) if kept else store.place
-            why = f"another keyset {statement.label} was signed here before, and this key store "
-            why, hint = f"{why}keeps it", advice.format(place)
-        elif refusal.code == "statement.gap" and newest:
-            epoch, version = newest.number[0], newest.number[1] + 1
-            url = newest.origins[0] + KEYSET_PATH.format(epoch=epoch, version=version)
-            why = f"this key store keeps keyset {newest.label} as the newest, and lacks later ones"
-            hint = f"Get {url} and keep it: cardsign keyset publish {epoch}.{version}.json "
-            hint += f"--keystore {shlex.quote(store.place)}; then the next one, if it says so again"
-        raise StatementRefused(refusal.code, why, path=name, hint=hint) from refusal
+        raise _advise(work.store, draft, name, refusal) from refusal
+    again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
+    _check_still_right(work, draft, name, again)
 
 
-def _check_still_right(
-    work: Work, draft: KeysetStatement, previous: KeysetStatement | None, name: str, hint: str
-) -> None:
+def _advise(
+    store: KeyStore, statement: KeysetStatement, name: str, refusal: StatementRefused
+) -> StatementRefused:
+    """Say what to do about a fork of what this store keeps, and about keysets that it lacks."""
+    hint, newest = refusal.finding.fix, kept_keyset(store)
+    if refusal.code == "statement.fork":
+        kept = [entry for entry in store.state.keysets if entry.number == statement.number]
+        places = [store.place_of(statement_blob(entry.blob)) for entry in kept]
+        hint = _FORKED.format(*places[:1] or [store.place])
+    elif refusal.code == "statement.gap" and newest:
+        epoch, version = newest.epoch, newest.version + 1
+        url = newest.origins[0] + KEYSET_PATH.format(epoch=epoch, version=version)
+        hint = f"Get {url} and keep it: cardsign keyset publish {epoch}.{version}.json "
+        hint += f"--keystore {shlex.quote(store.place)}; then the next one, if it says so again"
+    return StatementRefused(refusal.code, refusal.message, path=name, hint=hint)
+
+
+def _check_still_right(work: Work, draft: KeysetStatement, name: str, hint: str) -> None:
     """Refuse a draft that does not say what has become of the keys of this store, or has ended.
 
-    What another holder has signed may list a key that has retired since: it leaves with the next.
+    It may list a key that has retired since: it leaves with the next.
 
     Raises:
         UsageFault: ``rotate.draft``, or as :func:`check_in_force`.
     """
-    changed = find_changed(work.store.load(), draft, utc(draft.iat))
-    if is_begun(draft, previous):
-        changed = tuple(key for key in changed if key.state != "retired")
-    if changed:
+    if changed := find_changed(work.store.load(), draft, utc(draft.iat)):
         changes = "; ".join(f"{key.named} is {key.state}" for key in changed)
         message = f"this draft was made before the key store changed: {changes}"
         raise UsageFault("rotate.draft", message, path=name, hint=hint)
@@ -580,32 +515,30 @@ def sign_keyset(
     """
     if "".join(digest.split()).lower() != draft.digest:
         raise UsageFault("statement.digest", "this draft has another digest")
-    able = list_able(draft, work.keyset)
-    signers: Sequence[Signer]
-    if recovery is None:
-        signers = open_signers(work, ("root", "recovery"), able)
-    else:
+    able, signers = list_able(draft, work.keyset), list[Signer]()
+    if recovery is not None:
         signers = [recovery()[0]]
+    else:
+        signers += open_signers(work, ("root", "recovery"), able)
     if not signers or any(signer.public.thumbprint not in able for signer in signers):
-        raise SigningRefused(
-            "sign.no_key",
-            "no key in this key store is among those that must sign this statement",
-            path=work.store.place,
-            hint="See who has to: cardsign keyset show DRAFT.",
-        )
+        message = "no key in this key store is among those that must sign this statement"
+        hint = "See who has to: cardsign keyset show DRAFT."
+        raise SigningRefused("sign.no_key", message, path=work.store.place, hint=hint)
     return with_signatures(draft, signers)
 
 
 def list_able(draft: KeysetStatement, previous: KeysetStatement | None) -> set[str]:
     """Return the thumbprints of the keys that may sign a draft."""
-    quorums = required_quorums(draft, previous).values()
+    quorums = statements.required_quorums(draft, previous).values()
     return {key.public.thumbprint for quorum in quorums for key in quorum.keys}
 
 
 def with_signatures(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
-    if not statement.envelope.signatures:
-        return read_keyset(sign_statement(statement.envelope.payload, signers, TYP_KEYSET))
-    return read_keyset(add_signatures(write_draft(statement), signers, TYP_KEYSET))
+    if statement.envelope.signatures:
+        signed = add_signatures(write_draft(statement), signers, TYP_KEYSET)
+    else:
+        signed = sign_statement(statement.envelope.payload, signers, TYP_KEYSET)
+    return statements.read_keyset(signed)
 
 
 # Keeping and reading.
@@ -633,37 +566,20 @@ def accept_keyset(
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
     store, keysets = work.store, kept_keysets(work.store)
-    newest = keysets[-1] if keysets else None
     if statement.digest not in {keyset.digest for keyset in keysets}:
-        with _with_advice(store, statement, name, _NOT_TO_PUBLISH):
-            check_step(statement, newest)
+        try:
+            statements.check_step(statement, keysets[-1] if keysets else None)
+        except StatementRefused as refusal:
+            raise _advise(store, statement, name, refusal) from refusal
         if is_overtaken:
             check_begun(statement, work.now + SKEW)
         else:
             both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
             both += "cardsign keys rotate"
-            _check_still_right(work, statement, newest, name, both)
+            _check_still_right(work, statement, name, both)
         if not is_root_holder(store):
-            _check_release_key(statement, name, work.now)
             check_publishable(work, keyset=write_draft(statement))
     return keep_keyset(store, statement, write_draft(statement), now=work.now)
-
-
-def _check_release_key(statement: KeysetStatement, name: str, now: datetime) -> None:
-    """Refuse a keyset all release keys of which begin later, so that no release can name it yet.
-
-    Raises:
-        UsageFault: ``statement.not_yet``: another machine's clock is ahead of this one.
-    """
-    begins = min((key.nbf for key in statement.keys if "release" in key.roles), default=0)
-    if now.timestamp() < begins:
-        start, here = second(utc(begins)), second(now)
-        raise UsageFault(
-            "statement.not_yet",
-            f"keyset {statement.label} begins at {start}, and this clock says {here}",
-            path=name,
-            hint="Set this machine's clock, or wait until then, and publish it again.",
-        )
 
 
 def is_root_holder(store: KeyStore) -> bool:
@@ -677,11 +593,10 @@ def is_root_holder(store: KeyStore) -> bool:
 def find_keyset_gaps(work: Work) -> Iterator[Gap]:
     """Yield what the statement that is due lacks: its draft, signatures of roots here, others'."""
     state, newest, now = work.store.load(), work.keyset, work.now
-    if newest is None or not keyset_due(state, newest, now=now).is_due(now):
-        return
-    if _is_replacing(state, steps(state, work.config.timeline, now)):
+    ahead = [step for step in steps(state, work.config.timeline, now) if step.action == "generate"]
+    if newest is None or any(step.key.state != "active" for step in ahead):
         return  # the roots sign once, when the keys that take the places of revoked ones are made
-    until, file = _keyset_needed_by(work, newest), work.draft
+    file = work.draft
     try:
         with of_the_user("the draft"):
             drafted = draft_if_due(state, newest, read_draft_file(file), now=now)
@@ -689,15 +604,20 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
         if not fault.code.startswith("statement."):
             raise
         message = f"open a new epoch, since no keyset can follow this one: {fault.message}"
-        yield Gap(message, "the holder of the recovery key", RECOVER, until, awaits_roots=True)
+        until, who = _keyset_needed_by(work, newest), "the holder of the recovery key"
+        yield Gap(message, who, RECOVER, until, awaits_roots=True)
         return
     if drafted is None:
         return
-    draft, is_new = drafted
+    (draft, is_new), until = drafted, _keyset_needed_by(work, newest)
     if is_new:
+
+        def write() -> list[str]:
+            write_atomic(file, write_draft(draft), plain=True)
+            return []
+
         message = f"draft keyset {draft.label}, and sign it with the root keys"
-        close = partial(_write_draft, file, draft)
-        yield Gap(message, until=until, close=close, awaits_roots=True)
+        yield Gap(message, until=until, close=write, awaits_roots=True)
     elif additions := says_more(state, newest, draft, now=now):
         message = (
             f"keyset {draft.label} in {file} has changes that nobody here has drafted: "
@@ -706,13 +626,9 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
         )
         show = f"cardsign keyset show {file}"
         yield Gap(message, "each root holder", show, until, awaits_roots=True)
-    else:
-        yield from _find_missing_signatures(work, draft, newest, until)
-
-
-def _is_replacing(state: StoreState, ahead: Sequence[Step]) -> bool:
-    """Say whether a key is still to be made in the place of one that was revoked."""
-    return any(step.action == "generate" and step.key.state != "active" for step in ahead)
+    else:  # a key that is due to be made changes the draft
+        is_final = not any(step.is_due(now) for step in ahead) or until <= now + NOTICE
+        yield from _find_missing_signatures(work, draft, newest, until, is_final=is_final)
 
 
 def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
@@ -735,51 +651,57 @@ def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
 
 
 def _find_missing_signatures(
-    work: Work, draft: KeysetStatement, newest: KeysetStatement, until: datetime
+    work: Work,
+    draft: KeysetStatement,
+    newest: KeysetStatement,
+    until: datetime,
+    *,
+    is_final: bool,
 ) -> Iterator[Gap]:
-    message = f"sign keyset {draft.label}"
-    if is_final := _is_final(work, until):
-        message += f", digest {draft.digest}"
+    """Yield which roots have to sign: those that are here, and the holders of others.
+
+    Who works here brings the root key. Holders elsewhere are asked once the draft is final.
+    """
+    message = f"sign keyset {draft.label}" + f", digest {draft.digest}" * is_final
     if work.now.timestamp() >= newest.exp:
         # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
         # be refused by all, and neither a keyset nor a recovery could follow it until then.
-        message += (
-            f", if it is {day(work.now)}: keyset {newest.label} has "
-            "ended by this machine's clock, which may be ahead"
-        )
-        # What a root holder types.
+        message += f", if it is {day(work.now)}: keyset {newest.label} has ended by this machine's "
+        message += "clock, which may be ahead"
         place = shlex.quote(work.roots.store.place) if work.roots else "DIR"
         sign = f"cardsign keyset sign {work.draft} --digest {draft.digest} --keystore {place}"
-        sign += f" && {work.again}"
-        yield Gap(message, "each root holder", sign, awaits_roots=True)
+        yield Gap(message, "each root holder", f"{sign} && {work.again}", awaits_roots=True)
         return
-    asked: set[str] = set()
-    for holder in (work, work.roots):
-        if holder is not None and (here := _roots_here(holder, draft, newest)):
-            who = here[0].holder or "the holder of the root key"
-            asked.add(who)
-            close = partial(_sign_draft, work, holder, draft, here[0])
-            yield Gap(message, who, until=until, close=close, awaits_roots=True)
-    yield from _ask_roots(work, draft, newest, message, asked, until, is_final)
-
-
-def _is_final(work: Work, until: datetime) -> bool:
-    """Say whether a draft stays as it is: a key that is due to be made changes it."""
-    ahead = steps(work.store.state, work.config.timeline, work.now)
-    changes = any(step.action == "generate" and step.is_due(work.now) for step in ahead)
-    return not changes or until <= work.now + NOTICE
-
-
-def _write_draft(file: Path, draft: KeysetStatement) -> list[str]:
-    write_atomic(file, write_draft(draft), plain=True)
-    return []
-
-
-def _roots_here(holder: Work, draft: KeysetStatement, newest: KeysetStatement) -> list[KeyRecord]:
-    """Return the root keys of a holder that have yet to sign a draft."""
     able = list_able(draft, newest) - {signature.kid for signature in draft.envelope.signatures}
-    keys = holder.store.load().keys
-    return [key for key in keys if key.thumbprint in able and key.state == "active"]
+    asked = set[str | None]()
+    for holder in filter(None, (work, work.roots)):
+        keys = (key for key in holder.store.load().keys if key.state == "active")
+        if root := next((key for key in keys if key.thumbprint in able), None):
+            asked.add(root.holder)
+            close = partial(_sign_draft, work, holder, draft, root)
+            who = root.holder or "the holder of the root key"
+            yield Gap(message, who, until=until, close=close, awaits_roots=True)
+    present = set() if work.roots else {key.holder for key in work.store.state.keys}
+    sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest} --keystore DIR"
+    sent = (
+        f"{message}. Send {work.draft} to them, and the digest over another channel. Each types, "
+        f"with their key store for DIR: {sign}. Put the signed file in the place of {work.draft}"
+    )
+    for signing in quorum_signatures(draft, newest):
+        holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
+        ours, others = holders & present, holders - present
+        if not signing.missing:
+            continue
+        who = ", ".join(sorted(others))
+        if others and is_final and signing.missing < len(holders):
+            ours = set()
+            who = f"{signing.missing} of these root holders: {', '.join(sorted(holders))}"
+        if ours:
+            here = f"{message}, with the root key, which is not here"
+            command = f"{work.again} --root-keystore DIR"
+            yield Gap(here, ", ".join(sorted(ours)), command, until, awaits_roots=True)
+        if others and is_final:
+            yield Gap(sent, who, "", until, awaits_roots=True)
 
 
 def _sign_draft(work: Work, holder: Work, draft: KeysetStatement, root: KeyRecord) -> list[str]:
@@ -787,42 +709,6 @@ def _sign_draft(work: Work, holder: Work, draft: KeysetStatement, root: KeyRecor
     signed = sign_keyset(holder, draft, digest=draft.digest)
     write_atomic(work.draft, write_draft(signed), plain=True)
     return [f"signed keyset {draft.label} with {root.named}"]
-
-
-def _ask_roots(
-    work: Work,
-    draft: KeysetStatement,
-    newest: KeysetStatement,
-    message: str,
-    asked: set[str],
-    until: datetime,
-    is_final: bool,
-) -> Iterator[Gap]:
-    """Yield which root holders have to sign; who works here brings the root key.
-
-    Holders elsewhere are asked once the draft is final.
-    """
-    absent = set() if work.roots else {key.holder for key in work.store.state.keys}
-    sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest}"
-    sent = (
-        f"{message}. Send {work.draft} to them, and the digest over another channel. Each types, "
-        f"with their key store for DIR: {sign} --keystore DIR. Put the signed file in the place of "
-        f"{work.draft}"
-    )
-    for signing in quorum_signatures(draft, newest):
-        holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
-        others = sorted(holders - absent) if is_final and signing.missing else []
-        is_choice = bool(others) and signing.missing < len(holders)
-        ours = sorted(holders & absent) if signing.missing and not is_choice else []
-        if ours:
-            command = f"{work.again} --root-keystore DIR"
-            here = f"{message}, with the root key, which is not here"
-            yield Gap(here, ", ".join(ours), command, until, awaits_roots=True)
-        if others:
-            who = ", ".join(others)
-            if is_choice:
-                who = f"{signing.missing} of these root holders: {', '.join(sorted(holders))}"
-            yield Gap(sent, who, "", until, awaits_roots=True)
 
 
 def read_draft_file(file: Path) -> KeysetStatement | None:

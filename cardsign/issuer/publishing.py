@@ -6,7 +6,7 @@ The key store records every publication, because all waits of a key rotation run
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -20,21 +20,15 @@ from cardsign.card.extensions import declares_extended_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import PublishRefused, UsageFault
 from cardsign.findings import counted
-from cardsign.issuer.work import Gap, Work
+from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, history
 from cardsign.keys.secrets import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
+from cardsign.publish import generation as generations
 from cardsign.publish import publication as publications
-from cardsign.publish.generation import (
-    CARD_FILE,
-    CURRENT_FILE,
-    Generation,
-    Publisher,
-    newest_generation,
-    read_statements_left,
-)
+from cardsign.publish.generation import CARD_FILE, CURRENT_FILE, Generation, newest_generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.statements.release import ReleaseStatement
@@ -70,7 +64,7 @@ def published_statements(directory: Path | None) -> publications.CheckedIssued |
         return None
     if generation := newest_generation(directory):
         return publications.statements_in(generation)
-    for keysets, release in read_statements_left(directory):
+    for keysets, release in generations.read_statements_left(directory):
         with suppress(PublishRefused):
             if keysets:
                 return publications.Issued(keysets, release).checked(now=None)
@@ -109,12 +103,12 @@ def _list_ended(work: Work, generation: Generation) -> frozenset[str]:
 # What a key store has to publish: cards with its key set, and the issuer's statements.
 
 
-def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
+def _publisher_of(store: KeyStore, issuer: str | None = None) -> generations.Publisher:
     """Return what a publication directory remembers of the key store that it belongs to.
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
     """
-    return Publisher(keystore=digest_of(store.read_lines()[0]), issuer=issuer)
+    return generations.Publisher(keystore=digest_of(store.read_lines()[0]), issuer=issuer)
 
 
 def _statements_of(store: KeyStore) -> publications.Issued | None:
@@ -246,78 +240,71 @@ def describe_generation(work: Work, generation: Generation | None) -> list[str]:
     return [f"published generation {generation.number}" + (f" of {agent}" if agent else "")]
 
 
-def find_update_gap(work: Work) -> Iterator[Gap]:
-    """Yield that statements, or the end of keys, are not in what is published."""
+def find_publication_gap(
+    work: Work,
+    task: str,
+    publish: Callable[..., Generation | None],
+    *,
+    until: datetime | None = None,
+) -> Iterator[Gap]:
+    """Yield that `publish` would make another generation, or that the newest is not on record.
+
+    Args:
+        work: Whose publication it is.
+        task: What is to be done, in words.
+        publish: Publishes; with ``writes=False`` it compares alone.
+        until: When it does harm if nobody does it.
+    """
     try:
-        generation = update_publication(work, writes=False)
-    except (PublishRefused, errors.FileFault, UsageFault) as fault:
-        yield Gap("update what is published", command=fault.finding.fix, why=fault.message)
+        generation = publish(writes=False)
+    except (*NEEDS_A_PERSON, errors.FileFault, UsageFault) as fault:
+        yield Gap(task, command=fault.finding.fix, why=f"{fault.code}: {fault.message}")
         return
     if generation is not None and (generation.created or is_unrecorded(work, generation)):
-        verb = "update" if generation.created else "record"
-        yield Gap(
-            f"{verb} what is published",
-            close=lambda: describe_generation(work, update_publication(work)),
-        )
+        yield Gap(task, until=until, close=lambda: describe_generation(work, publish()))
+
+
+def find_update_gap(work: Work) -> Iterator[Gap]:
+    """Yield that statements, or the end of keys, are not in what is published."""
+    update = partial(update_publication, work)
+    yield from find_publication_gap(work, "update what is published", update)
 
 
 def find_stale_publications(work: Work) -> Iterator[Gap]:
     """Yield what servers would go on serving, although the settings no longer publish there.
 
     That is the publication of an only agent whose folder has become that of several, which hides
-    them all; and the folder of an agent that the settings no longer name.
+    them all; and the folder of an agent that the settings no longer name. Nobody else may know
+    whether the agent is gone, so a person withdraws its card, if it is listed, and moves it away.
     """
-    config = work.config
+    config, keyset, release = work.config, work.keyset, work.release
     folder = config.publish.parent if work.agent and config.publish else config.publish
     if folder is None:
         return
+    stale: list[tuple[str, Path, str]] = []
     if work.agent and (folder / CURRENT_FILE).is_file():
-        message = f"move away what was published in {folder} itself: servers serve it, and none "
-        message += "of the agents"
-        yield _move_away(work, message, CARD_PATH, folder / CURRENT_FILE)
+        message = f"what was published in {folder} itself: servers serve it, and none of the agents"
+        stale.append((CARD_PATH, folder / CURRENT_FILE, message))
     for current in sorted(folder.glob(f"*/{CURRENT_FILE}")):
-        name = current.parent.name
-        if name not in work.agents and _has_published(work, current.parent):
-            message = f"move away {current.parent}, which may still be served: cardsign.toml names "
-            message += f"no agent {name}"
-            yield _move_away(work, message, work.path_of(CARD_PATH, name), current.parent)
-
-
-def _move_away(work: Work, message: str, path: str, place: Path) -> Gap:
-    """Return the gap of something published that is to go, with its card at `path` if it is listed.
-
-    Nobody else may know whether the agent is gone, so a person withdraws and moves it.
-    """
-    keyset, release = work.keyset, work.release
-    url = keyset.origins[0] + path if keyset else ""
-    is_listed = release is not None and any(card.url == url for card in release.cards)
-    withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
-    command = f"{withdraw}mv {shlex.quote(str(place))} ELSEWHERE"
-    return Gap(message, command=command, until=work.now)
-
-
-def _has_published(work: Work, directory: Path) -> bool:
-    """Say whether this key store has published something in a directory."""
-    try:
-        newest = newest_generation(directory)
-    except (errors.ServeFault, errors.FileFault):  # which the steps that publish report
-        return False
-    owner = newest.publisher if newest else None
-    return owner is not None and owner.keystore == _publisher_of(work.store).keystore
+        if (name := current.parent.name) not in work.agents:
+            message = f"{current.parent}, which may still be served: cardsign.toml names no agent "
+            stale.append((work.path_of(CARD_PATH, name), current.parent, message + name))
+    for path, place, message in stale:
+        url = keyset.origins[0] + path if keyset else ""
+        is_listed = release is not None and any(card.url == url for card in release.cards)
+        withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
+        command = f"{withdraw}mv {shlex.quote(str(place))} ELSEWHERE"
+        yield Gap(f"move away {message}", command=command, until=work.now)
 
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:
     """Yield that an ended key is published; whatever else is wrong there, it can be taken out."""
-    directory = work.config.publish
-    if directory is None or not _has_published(work, directory):
-        return
-    newest = newest_generation(directory)
-    if newest is not None and _list_ended(work, newest):
-
-        def close() -> list[str]:
-            return describe_generation(work, update_publication(work, with_statements=False))
-
-        yield Gap("take ended keys out of what is published", until=work.now, close=close)
+    take_out = partial(update_publication, work, with_statements=False)
+    with suppress(errors.ServeFault, errors.FileFault, UsageFault):  # which other gaps report
+        newest = work.published
+        if newest is not None and _list_ended(work, newest) and take_out(writes=False):
+            task = "take ended keys out of what is published"
+            yield from find_publication_gap(work, task, take_out, until=work.now)
 
 
 def explain_refused_card(work: Work) -> PublishRefused | None:
@@ -341,10 +328,9 @@ def explain_refused_card(work: Work) -> PublishRefused | None:
 
 def is_unrecorded(work: Work, generation: Generation) -> bool:
     """Say whether the log lacks a generation that counts once it is in its folder."""
-    state = work.store.load()
-    if work.config.live is not None:
-        return False  # see :func:`find_live_gap`
-    return bool(agenda.record_publication(state, publications.publication_of(generation)))
+    publication = publications.publication_of(generation)
+    is_new = bool(agenda.record_publication(work.store.load(), publication))
+    return is_new and work.config.live is None  # see :func:`find_live_gap`
 
 
 def record_generation(
@@ -360,21 +346,12 @@ def record_generation(
     Where the settings name a live URL, it is recorded once that serves it: :func:`find_live_gap`.
 
     Raises:
-        LocalFault: As :meth:`KeyStore.commit`, with what to do.
+        LocalFault: As :meth:`KeyStore.commit`.
     """
-    if config.live is not None and generation.card:
-        return
-    try:
+    if config.live is None or not generation.card:
         publication = publications.publication_of(generation)
         earlier = publications.publication_of(replaced) if replaced else None
         store.commit(agenda.record_publication, publication, now=now, replaced=earlier)
-    except errors.LocalFault as fault:
-        raise type(fault)(
-            fault.code,
-            f"generation {generation.number} is published, but not on record: {fault.message}",
-            path=fault.path,
-            hint="Fix this and publish the same again; key rotation waits for it.",
-        ) from fault
 
 
 def find_live_gap(work: Work) -> Iterator[Gap]:
@@ -382,21 +359,20 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
     generation, live = work.published, work.config.live
     if live is None or generation is None:
         return
-    is_new = agenda.record_publication(work.store.load(), publications.publication_of(generation))
-    if generation.card and not is_new:
+    publication = publications.publication_of(generation)
+    if generation.card and not agenda.record_publication(work.store.load(), publication):
         return
+
+    def record() -> list[str]:
+        seen = replace(publication, at=work.now)
+        work.store.commit(agenda.record_publication, seen, now=work.now)
+        return [f"saw generation {generation.number} at {live}"]
+
     if why := _find_not_live(work, live, generation):
         message = f"deploy generation {generation.number} to {live}"
         yield Gap(message, why=why, command=work.again)
     elif generation.card:  # of a withdrawn card nothing is left to wait for
-        message = f"record that {live} serves generation {generation.number}"
-        yield Gap(message, close=partial(_record_live, work, generation))
-
-
-def _record_live(work: Work, generation: Generation) -> list[str]:
-    seen = replace(publications.publication_of(generation), at=work.now)
-    work.store.commit(agenda.record_publication, seen, now=work.now)
-    return [f"saw generation {generation.number} at {work.config.live}"]
+        yield Gap(f"record that {live} serves generation {generation.number}", close=record)
 
 
 def _find_not_live(work: Work, live: str, generation: Generation) -> str:
@@ -428,19 +404,17 @@ def check_ours(work: Work) -> publications.CheckedIssued | None:
             one number.
     """
     kept = {keyset.number: keyset for keyset in history.kept_keysets(work.store)}
-    path = str(work.config.publish)
+    path, published, why = str(work.config.publish), None, ""
     try:
         published = published_statements(work.config.publish) if kept else None
-        why = ""
     except PublishRefused as refusal:
-        published, why = None, refusal.message
-    keysets = published.keysets if published else ()
+        why = refusal.message
     # However far one of both is behind, they have a keyset in common.
-    if keysets and all(keyset.number not in kept for keyset in keysets):
-        why = "no keyset of it is kept here"
-    forked = [keyset for keyset in keysets if kept.get(keyset.number, keyset).id != keyset.id]
-    if forked and forked[0].number == min(kept):
-        why = f"keyset {forked[0].label} is another"
+    common = [keyset for keyset in published.keysets if keyset.number in kept] if published else []
+    forked = [keyset for keyset in common if keyset.digest != kept[keyset.number].digest]
+    if published and forked == common:
+        first = f"keyset {forked[0].label} is another" if forked else ""
+        why = first or "no keyset of it is kept here"
     if why:
         raise UsageFault(
             "publish.other_publisher",
@@ -449,11 +423,11 @@ def check_ours(work: Work) -> publications.CheckedIssued | None:
             hint="Find out who wrote it. Move it to another place. Then publish anew: "
             "cardsign keys rotate",
         )
-    for keyset in forked[:1]:
+    if forked:
         raise PublishRefused(
             "publish.statements",
-            f"the roots have signed two keysets {keyset.label}: {path} has {keyset.digest}, and "
-            f"this key store keeps {kept[keyset.number].digest}",
+            f"the roots have signed two keysets {forked[0].label}: {path} has {forked[0].digest}, "
+            f"and this key store keeps {kept[forked[0].number].digest}",
             path=path,
             hint="Verifiers may have the published one: go on with the key store that published "
             "it, as cardsign keys rotate --keystore DIR does.",
@@ -531,35 +505,27 @@ def describe_adoptable(statement: KeysetStatement | ReleaseStatement) -> str:
     """Return what the log takes of a published statement."""
     if isinstance(statement, KeysetStatement):
         return f"keyset {statement.label}, which revokes {counted(len(statement.revoked), 'key')}"
-    floors = ", ".join(f"{url} {seq}" for url, seq in sorted(statement.floor.items()))
-    return f"the number of release {statement.seq}" + (f" and floors {floors}" if floors else "")
+    return f"the number of release {statement.seq}, and its floors"
 
 
-def check_owner(work: Work) -> None:
-    """Refuse to sign for a publication directory of another key store.
-
-    Raises:
-        UsageFault: ``publish.other_publisher``.
-    """
-    directory = work.config.publish
-    if directory is not None:
-        publications.check_publisher(work.published, _publisher_of(work.store), directory)
+def name_keys_elsewhere(work: Work) -> str:
+    """Return which keys another copy of a key store has, as a sentence without its end."""
+    keyset = work.keyset
+    elsewhere = history.keys_elsewhere(work.store.state, keyset) if keyset else ()
+    names = ", ".join(key.named for key in elsewhere)
+    return f"keyset {keyset.label} lists {names}" if keyset and names else ""
 
 
 def check_complete(work: Work) -> None:
-    """Refuse to number a statement while the log lacks what is published.
+    """Refuse to sign for another key store's publication, or while the log lacks what is published.
 
     Raises:
+        UsageFault: ``publish.other_publisher``.
         PublishRefused: ``publish.statements``.
     """
+    if work.config.publish is not None:
+        owner = _publisher_of(work.store)
+        publications.check_publisher(work.published, owner, work.config.publish)
     if find_adoptable(work):
         why, hint = "more is published than this key store knows", f"See: {work.again} --adopt"
         raise PublishRefused("publish.statements", why, hint=hint)
-
-
-def name_keys_elsewhere(store: KeyStore) -> str:
-    """Return which keys another copy of a key store has, as a sentence without its end."""
-    keyset = history.kept_keyset(store)
-    elsewhere = history.keys_elsewhere(store.load(), keyset) if keyset else ()
-    names = ", ".join(key.named for key in elsewhere)
-    return f"keyset {keyset.label} lists {names}" if keyset and names else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from cardsign.issuer import publishing
 from cardsign.issuer import release as releases
 from cardsign.issuer.cards import find_card_gaps, find_ending_cards
 from cardsign.issuer.work import (
+    ADD_ROOT,
     NEEDS_A_PERSON,
     RECOVER,
     UNLISTED,
@@ -38,7 +39,6 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, history, ledger
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
-from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute
 
 
@@ -60,6 +60,11 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
             return  # another statement of a number that is taken would be a fork
         work = replace(work, config=work.config.model_copy(update={"publish": None}))
     state, keyset = store.load(), history.kept_keyset(store)
+
+    def follow() -> list[str]:
+        store.commit(lambda state: history.follow_events(store, state), now=work.now)
+        return []
+
     if history.has_ended(state, keyset):
         yield from find_key_gaps(work)
         yield from publishing.find_update_gap(work)
@@ -69,7 +74,6 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
     if keyset is not None and not only_cards:
         yield from _find_unkept_keysets(work)
         if history.follow_events(store, state):
-            follow = partial(_follow_keyset, work)
             yield Gap("bring the keys up to date with the newest keyset", close=follow)
     if keyset is not None and (is_recovering or not only_cards):
         yield from _find_unlisted_roots(state, keyset)
@@ -114,29 +118,29 @@ def _find_stranger(work: Work) -> tuple[list[Gap], bool]:
 def _find_adoption(work: Work) -> Iterator[Gap]:
     """Yield that the log lacks what is published; a person says whether it shall be added."""
     adoptable = publishing.find_adoptable(work)
-    lines = "; ".join(map(publishing.describe_adoptable, adoptable))
+    lines = [publishing.describe_adoptable(statement) for statement in adoptable]
+
+    def adopt() -> list[str]:
+        for statement, data in adoptable.items():
+            if isinstance(statement, KeysetStatement):
+                history.keep_keyset(work.store, statement, data, now=work.now)
+            else:
+                history.keep_release(work.store, statement, data, now=work.now)
+        done = [f"adopted {line}" for line in lines]
+        if names := publishing.name_keys_elsewhere(work):
+            done.append(f"{names}, which another copy of this key store has made")
+        # The adopted release names a line of the other copy's log; the next one names ours.
+        with suppress(*NEEDS_A_PERSON, UsageFault):
+            if release := releases.sign_next_release(work, releases.ReleasePlan(), force=True):
+                done.append(f"signed release {release.seq}")
+        return done
+
     if adoptable and work.adopts:
-        yield Gap(f"adopt {lines}", until=work.now, close=partial(_adopt, work, adoptable))
+        yield Gap(f"adopt {'; '.join(lines)}", until=work.now, close=adopt)
     elif adoptable:
         message = "find out who published what this key store lacks, and adopt it if it was "
-        message += f"another copy of it: {lines}"
+        message += f"another copy of it: {'; '.join(lines)}"
         yield Gap(message, command=f"{work.again} --adopt", until=work.now)
-
-
-def _adopt(work: Work, adoptable: Mapping[KeysetStatement | ReleaseStatement, bytes]) -> list[str]:
-    for statement, data in adoptable.items():
-        if isinstance(statement, KeysetStatement):
-            history.keep_keyset(work.store, statement, data, now=work.now)
-        else:
-            history.keep_release(work.store, statement, data, now=work.now)
-    done = [f"adopted {publishing.describe_adoptable(statement)}" for statement in adoptable]
-    if names := publishing.name_keys_elsewhere(work.store):
-        done.append(f"{names}, which another copy of this key store has made")
-    # The adopted release names a line of the other copy's log; the next one names ours.
-    with suppress(*NEEDS_A_PERSON, UsageFault):
-        if release := releases.sign_next_release(work, releases.ReleaseChanges(), force=True):
-            done.append(f"signed release {release.seq}")
-    return done
 
 
 def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
@@ -166,12 +170,6 @@ def _accept_keyset(holder: Work, statement: KeysetStatement, where: str) -> list
     return [f"kept keyset {statement.label}{where}"] if is_new else []
 
 
-def _follow_keyset(work: Work) -> list[str]:
-    store = work.store
-    store.commit(lambda state: history.follow_events(store, state), now=work.now)
-    return []
-
-
 def _find_unlisted_roots(state: ledger.StoreState, keyset: KeysetStatement) -> Iterator[Gap]:
     """Yield that a recovery was begun and is not published: until then the old roots count."""
     for root in history.unlisted_roots(state, keyset):
@@ -192,43 +190,45 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
         if not step.is_due(now):
             continue
         if step.action != "generate":
-            yield Gap(step.what, close=partial(_take_step, work))
-            continue
-        if _has_turned(work, step):
+            yield Gap(step.what, close=partial(_take_step, work, step))
+        elif _has_turned(work, step.key):
             continue  # with waits of zero, one call would rotate again and again
-        is_lost = step.key.state != "active"
-        if is_lost and publishing.name_keys_elsewhere(work.store):
+        elif step.key.state != "active" and publishing.name_keys_elsewhere(work):
             continue  # another copy of this key store has made it
-        if not step.key.custody.startswith("file:"):
-            command = "cardsign keys import URI"
-            yield Gap(f"{step.what} where the active one is", command=command)
-            continue
-        message = step.what
-        if step.key.is_stolen:
-            variable = ledger.passphrase_variable(step.role)
-            message += f", under a new passphrase: type it when asked, or set {variable}"
-        until, close = now if is_lost else None, partial(_make_key, work, step)
-        yield Gap(message, key_holder(step.role), until=until, close=close)
+        elif not step.key.custody.startswith("file:"):
+            yield Gap(f"{step.what} where the active one is", command="cardsign keys import URI")
+        else:
+            message = step.what
+            if step.key.is_stolen:
+                variable = ledger.passphrase_variable(step.role)
+                message += f", under a new passphrase: type it when asked, or set {variable}"
+            until, close = (
+                None if step.key.state == "active" else now,
+                partial(_make_key, work, step),
+            )
+            yield Gap(message, key_holder(step.role), until=until, close=close)
 
 
-def _has_turned(work: Work, step: agenda.Step) -> bool:
-    """Say whether this call has made a key, let it sign, and taken the one before it away."""
+def _has_turned(work: Work, key: ledger.KeyRecord) -> bool:
+    """Say whether this call has made an active key, and taken the one before it away."""
     begun = work.now.replace(microsecond=0)
-    line = [
-        key for key in work.store.state.keys if step.role in key.roles and key.alg == step.key.alg
-    ]
-    gone = [key.times.retired for key in line if key.state == "retired"]
-    return any(at is not None and at >= begun for at in gone) and any(
-        key.state == "active" and key.created >= begun for key in line
-    )
+    gone = [other.times.retired for other in work.store.state.keys if other.succeeds(key)]
+    is_new = key.state == "active" and key.created >= begun
+    return is_new and any(time is not None and time >= begun for time in gone)
 
 
-def _take_step(work: Work) -> list[str]:
-    taken = work.store.take_due_step(now=work.now, settings=work.config.timeline)
-    if taken is None:
-        return []
-    done, state = [f"{_PAST[taken.action]} {taken.key.named}"], work.store.state
-    if taken.action == "activate" and not (state.keysets or state.publications):
+def _take_step(work: Work, step: agenda.Step) -> list[str]:
+    """Take a step, unless another process was faster."""
+    events: list[ledger.Event] = []
+
+    def decide(state: ledger.StoreState) -> list[ledger.Event]:
+        is_next = step in agenda.steps(state, work.config.timeline, work.now)
+        events[:] = agenda.take(state, step, work.config.timeline, work.now) if is_next else []
+        return events
+
+    state = work.store.commit(decide, now=work.now)
+    done = [f"{_PAST[step.action]} {step.key.named}"] if events else []
+    if done and step.action == "activate" and not (state.keysets or state.publications):
         done.append("sign your cards again, and hand out the key set: cardsign keys jwks")
     return done
 
@@ -369,33 +369,35 @@ def _for_people(
         if waits_for_roots and fault is not None and fault.code in waiting:
             why = why or gap.why
             continue
+        names = publishing.name_keys_elsewhere(work) if fault and fault.code in UNLISTED else ""
+        if names:
+            message = f"{gap.what} with the other copy of this key store: {names}, which this one "
+            command = "cardsign keys rotate --keystore DIR"
+            gaps.append(Gap(f"{message}lacks", command=command, until=gap.until))
+            continue
         if gap.awaits_roots and not gap.why:
             gap = gap._replace(why=why)
-        gaps.append(_explain(work, gap, fault))
+        # Others act first: the command that goes on would say the same again.
+        is_others = gap.awaits_roots and gap.close is None
+        command = gap.command if is_others else gap.command or work.again
+        message = _explain(gap, fault)
+        gaps.append(gap._replace(what=message, command=command, close=None, why=""))
     # After the end of a keyset nothing goes on before the roots have signed by hand.
     gaps.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
     return tuple(unique_gaps(gaps))
 
 
-def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
-    """Return a gap for a person, with what hinders it and the command that goes on."""
-    names = publishing.name_keys_elsewhere(work.store) if fault and fault.code in UNLISTED else ""
-    if names:
-        message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
-        return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
+def _explain(gap: Gap, fault: CardsignError | None) -> str:
+    """Return what is to be done, and what hinders it."""
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if isinstance(fault, errors.PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
-        roots: tuple[ledger.Role, ...] = ("root",) if gap.awaits_roots else ()
-        for role in roots or [role for role in ledger.ROLES if gap.who == key_holder(role)]:
-            variable = ledger.passphrase_variable(role)
-            if variable not in message:
-                is_wrong = fault.code == "passphrase.wrong"
-                message += f"; set {variable}"
-                message += " to the passphrase that this key has now" if is_wrong else ""
-    # Others act first: the command that goes on would say the same again.
-    is_others = gap.awaits_roots and gap.close is None
-    command = gap.command if is_others else gap.command or work.again
-    return gap._replace(what=message, command=command, close=None, why="")
+        asked = (role for role in ledger.ROLES if gap.who == key_holder(role))
+        role = "root" if gap.awaits_roots else next(asked, None)
+        if role and (variable := ledger.passphrase_variable(role)) not in message:
+            message += f"; set {variable}"
+            if fault.code == "passphrase.wrong":
+                message += " to the passphrase that this key has now"
+    return message
 
 
 # The commands that write a line first, and what they would do.
@@ -418,7 +420,7 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
     return Progress(tuple(done)) if is_kept_alone else _publish_statements(work, done)
 
 
-def renew_release(work: Work, changes: releases.ReleaseChanges, *, force: bool = False) -> Progress:
+def renew_release(work: Work, plan: releases.ReleasePlan, *, force: bool = False) -> Progress:
     """Sign the next release if there is anything new to say, and publish it.
 
     Raises:
@@ -427,16 +429,15 @@ def renew_release(work: Work, changes: releases.ReleaseChanges, *, force: bool =
         As :func:`cardsign.issuer.release.sign_next_release`.
     """
     for part in work.by_agent():
-        publishing.check_owner(part)
         publishing.check_complete(part)
     sign = releases.draft_release if work.is_dry_run else releases.sign_next_release
-    release = sign(work, changes, force=force)
+    release = sign(work, plan, force=force)
     done = []
     if release is not None:
         cards = counted(len(release.cards), "card")
         text = f"release {release.seq}, which lists {cards} until {minute(release.exp)}"
         done = _describe(work, "sign", "signed", [text])
-        for url in changes.withdrawn:
+        for url in plan.withdrawn:
             done.append(f"{url} is withdrawn; serve what is published until the release has ended")
     return _publish_statements(work, done, with_release=False)
 
@@ -455,12 +456,6 @@ def _publish_statements(work: Work, done: Sequence[str], *, with_release: bool =
         return progress
     message = f"as it is published now, {refusal.message}"
     return progress._replace(notes=(message, f"  next: {work.again}"))
-
-
-def adopt(work: Work) -> Progress:
-    """Add to the log what another copy of the key store has published, and close the gaps."""
-    work.adopts = True
-    return reconcile(work)
 
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
@@ -505,26 +500,19 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: ledger.RevocationRea
         return events
 
     after = work.store.commit(decide, now=now)
-    names = {key.thumbprint for key in earlier.keys if key.state == "revoked"}
-    ended = [key for key in after.keys if key.state == "revoked" and key.thumbprint not in names]
+    earlier_names = {key.thumbprint for key in earlier.keys if key.state == "revoked"}
+    ended = [
+        key for key in after.keys if key.state == "revoked" and key.thumbprint not in earlier_names
+    ]
     done = _describe(work, "revoke", "revoked", [key.named for key in ended])
     progress = reconcile(work, done=done)
-    return progress._replace(notes=_warn_of_copies(work, ended))
-
-
-def _warn_of_copies(work: Work, ended: Sequence[ledger.KeyRecord]) -> tuple[str, ...]:
-    """Return what to do about copies of a key set that holds stolen keys, if it was published.
-
-    Of key sets that were only handed out a gap says so, until another one is written.
-    """
-    stolen = [key for key in ended if key.revoked_because == "compromised" and key.is_given_out]
-    state = work.store.state
-    if not stolen or not (state.keysets or state.publications):
-        return ()
-    names = ", ".join(key.named for key in stolen)
+    copied = [key for key in ended if key.revoked_because == "compromised" and key.is_given_out]
+    if not copied or not (after.keysets or after.publications):
+        return progress  # of key sets that were only handed out a gap says so
+    names = ", ".join(key.named for key in copied)
+    copies = f"anyone with an old copy of the key set still trusts {names}"
     another = work.command("keys jwks -o jwks.json")
-    copies = "anyone with an old copy of the key set still trusts"
-    return (f"{copies} {names}; send them a new one: {another}",)
+    return progress._replace(notes=(f"{copies}; send them a new one: {another}",))
 
 
 def _check_not_needed(work: Work, record: ledger.KeyRecord) -> None:
@@ -533,7 +521,7 @@ def _check_not_needed(work: Work, record: ledger.KeyRecord) -> None:
         return
     if history.is_needed(record, keyset, work.store.load()):
         # It would be of no use: the statement that says so is one that it cannot sign.
-        instead = RECOVER if keyset.recovery else f"{releases.ADD_ROOT}, then revoke this one"
+        instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
         raise StoreFault(
             "keystore.still_needed",
             f"no keyset can be signed without {record.named}, so none can say that it is revoked",

@@ -10,9 +10,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 from cardsign import errors
@@ -21,35 +20,23 @@ from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json, jcs
 from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer import publishing
-from cardsign.issuer.publishing import check_complete, check_publishable
-from cardsign.issuer.work import RECOVER, Gap, Work, key_holder
+from cardsign.issuer.work import ADD_ROOT, RECOVER, Gap, Work, key_holder
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import JwkSet, short_kid
+from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, history
 from cardsign.keys.agenda import TimelineSettings
-from cardsign.keys.history import keep_release, kept_keyset, kept_release
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, passphrase_variable
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.publish.generation import CARD_FILE
 from cardsign.publish.publication import SKEW, check_cards
+from cardsign.statements import release as releases
 from cardsign.statements.envelope import TYP_RELEASE, Envelope, StatementRefused, check_times
-from cardsign.statements.keyset import KeysetId, KeysetStatement, OnlineRole
-from cardsign.statements.release import (
-    FLOOR_EXTENDED,
-    KIND_PUBLIC,
-    RELEASE_FORMAT,
-    ListedCard,
-    ReleaseStatement,
-    check_release,
-    read_release,
-    release_of,
-)
+from cardsign.statements.keyset import KeysetId, KeysetStatement
+from cardsign.statements.release import ListedCard, ReleaseStatement
 from cardsign.statements.signing import sign_statement
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
-#: How a root is listed beside others, for hints.
-ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 #: How long a release is believed. It is renewed at half of it, so a dead cron is seen in time.
 RELEASE_LIFETIME: Final = timedelta(days=7)
@@ -64,20 +51,22 @@ class ReleasePlan:
 
     Attributes:
         cards: (url, payload digest) of the cards to list; the listed ones stay.
-        settled: By url, the digest of the only card that caches can still hold: what was listed
-            before it no longer is, and the floor rises to it.
+        settled: By url, the digest of the only card that is still current: what was listed before
+            it no longer is, and the floor rises to it.
         withdrawn: Urls of which nothing is current any more.
         extended_floor: The least seq of an extended card that is still current, if it rises.
         revoked: Thumbprints; those that are no keys of the keyset are left out.
         audit_head: The digest of the newest line of the key store's log; None leaves it out.
+        lifetime: How long it is valid.
     """
 
     cards: tuple[tuple[str, str], ...] = ()
     settled: Mapping[str, str] = field(default_factory=dict)
-    withdrawn: frozenset[str] = frozenset()
+    withdrawn: tuple[str, ...] = ()
     extended_floor: int | None = None
     revoked: frozenset[str] = frozenset()
     audit_head: str | None = None
+    lifetime: timedelta = RELEASE_LIFETIME
 
 
 def settled_cards(
@@ -119,7 +108,6 @@ def draft_following(
     *,
     seq: int,
     now: datetime,
-    lifetime: timedelta = RELEASE_LIFETIME,
 ) -> ReleaseStatement:
     """Draft the next release, unsigned; `seq` is higher than any number that was used.
 
@@ -128,7 +116,9 @@ def draft_following(
     """
     floor = dict(previous.floor) if previous else {}
     if plan.extended_floor is not None:
-        floor[FLOOR_EXTENDED] = max(plan.extended_floor, floor.get(FLOOR_EXTENDED, 0))
+        floor[releases.FLOOR_EXTENDED] = max(
+            plan.extended_floor, floor.get(releases.FLOOR_EXTENDED, 0)
+        )
     cards = _listed_cards(plan, previous, floor, seq)
     for card in cards:  # no cache holds what was listed before it any more
         if plan.settled.get(card.url) == card.payload_sha256:
@@ -143,19 +133,19 @@ def draft_following(
     iat = int(now.timestamp())
     payload = jcs(
         {
-            "format": RELEASE_FORMAT,
+            "format": releases.RELEASE_FORMAT,
             "issuer": keyset.issuer,
             "keyset": keyset.id.to_json(),
             "seq": seq,
             "iat": iat,
-            "exp": iat + int(lifetime.total_seconds()),
+            "exp": iat + int(plan.lifetime.total_seconds()),
             "cards": [asdict(card) for card in current if card.url not in plan.withdrawn],
             "floor": dict(floor),
             "revoked": list[Json](sorted(revoked & {key.public.thumbprint for key in keyset.keys})),
             "audit_head": plan.audit_head,
         }
     )
-    return release_of(Envelope(TYP_RELEASE, payload, ()))
+    return releases.release_of(Envelope(TYP_RELEASE, payload, ()))
 
 
 def says_something_new(
@@ -198,86 +188,49 @@ def _listed_cards(
     # one pass for ever.
     for url, digest in plan.cards:
         if url not in newest or newest[url].payload_sha256 != digest:
-            listed[url, digest] = ListedCard(url, KIND_PUBLIC, digest, seq)
+            listed[url, digest] = ListedCard(url, releases.KIND_PUBLIC, digest, seq)
     return sorted(listed.values(), key=lambda card: (card.url, card.seq, card.payload_sha256))
 
 
-# What people and the project add to a release, and whether the next one is due.
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseChanges:
-    """What a release says beyond what the key store knows.
-
-    Attributes:
-        cards: Signed cards to list, each with its URL, or its path at the issuer's first origin;
-            None: the usual one.
-        by_name: A person named these cards. Else a URL that was withdrawn stays so.
-        raise_floor: Let older cards at these URLs end now, and not when caches are rid of them.
-        withdrawn: URLs at which no card is current any more.
-        extended_floor: Extended cards that were made for an earlier release end.
-        lifetime: How long it is valid.
-    """
-
-    cards: tuple[tuple[str | None, bytes], ...] = ()
-    by_name: bool = True
-    raise_floor: bool = False
-    withdrawn: tuple[str, ...] = ()
-    extended_floor: int | None = None
-    lifetime: timedelta = RELEASE_LIFETIME
+# Whether the next release is due.
 
 
 def find_release_gap(
-    work: Work,
-    cards: Sequence[tuple[str | None, bytes]] = (),
-    *,
-    by_name: bool = False,
-    withdraws: bool = False,
+    work: Work, cards: Sequence[tuple[str, str]] = (), *, withdraws: bool = False
 ) -> Iterator[Gap]:
     """Yield that a release has something new to say, where a release key is here to sign it.
 
     Args:
         work: The key store, and the agent whose cards these are.
-        cards: To be listed, each with its URL, or its path at the issuer's first origin.
-        by_name: List them again where they were withdrawn.
-        withdraws: Withdraw the cards of the agent wherever they are listed.
+        cards: (url, payload digest) of the cards to list.
+        withdraws: Withdraw the cards of the agent.
     """
     keyset, previous = work.keyset, work.release
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
-    roots = [keyset.origins[0] + path for path in (CARD_PATH, LEGACY_CARD_PATH)]
-    urls = [keyset.origins[0] + work.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)]
-    withdrawn = _list_places(previous, urls, roots) if previous and withdraws else ()
-    changes = ReleaseChanges(cards=tuple(cards), by_name=by_name, withdrawn=withdrawn)
-    until, why = None, ""
+    withdrawn: tuple[str, ...] = ()
+    if previous and withdraws:
+        roots = {keyset.origins[0] + path for path in (CARD_PATH, LEGACY_CARD_PATH)}
+        own = {keyset.origins[0] + work.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)}
+        payloads = {card.payload_sha256 for card in previous.cards if card.url in own}
+        # At a root of the host a card of another agent may be listed.
+        others = {card.url for card in previous.cards if card.payload_sha256 not in payloads}
+        listed = {card.url for card in previous.cards if card.url in own | roots}
+        withdrawn = tuple(sorted(listed - others))
+    plan, until, why = ReleasePlan(tuple(cards), withdrawn=withdrawn), None, ""
     if is_unwitnessed(work.store, previous):
         until, why = work.now, "no release names the newest revocation in the log yet"
-    elif previous is None or is_release_due(previous, keyset.id, now=work.now):
-        until = utc(previous.exp) if previous else None
+    elif previous is not None and is_release_due(previous, keyset.id, now=work.now):
+        until = utc(previous.exp)
     with suppress(UsageFault):  # which closing the gap meets again
-        if draft_release(work, changes) is None:
+        if draft_release(work, plan) is None:
             return
-    close = partial(_close_release_gap, work, changes)
+
+    def close() -> list[str]:
+        release = sign_next_release(work, plan)
+        return [] if release is None else [f"signed release {release.seq}"]
+
     yield Gap("renew the release", key_holder("release"), until=until, close=close, why=why)
-
-
-def _list_places(
-    release: ReleaseStatement, urls: Sequence[str], roots: Sequence[str]
-) -> tuple[str, ...]:
-    """Return at which of its own `urls` and of `roots` of the host an agent's cards are listed.
-
-    At a root those of another agent may be listed, which then is not the place of this one.
-    """
-    payloads = {card.payload_sha256 for card in release.cards if card.url in urls}
-    others = {card.url for card in release.cards if card.payload_sha256 not in payloads}
-    listed = {card.url for card in release.cards} - others
-    return tuple(url for url in dict.fromkeys((*urls, *roots)) if url in listed)
-
-
-def _close_release_gap(work: Work, changes: ReleaseChanges) -> list[str]:
-    check_complete(work)
-    release = sign_next_release(work, changes)
-    return [] if release is None else [f"signed release {release.seq}"]
 
 
 def is_unwitnessed(store: KeyStore, release: ReleaseStatement | None) -> bool:
@@ -300,90 +253,70 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
     Raises:
         StoreFault: ``keystore.no_keyset``, or as :func:`cardsign.keys.history.kept_keysets`.
     """
-    newest = kept_keyset(store)
+    newest = history.kept_keyset(store)
     if newest is None:
         raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=store.place)
     return newest
 
 
-def is_card_withdrawn(work: Work) -> bool:
-    """Say whether the newest release has withdrawn an agent's public card at its usual URL."""
+def is_withdrawn(work: Work, path: str = CARD_PATH) -> bool:
+    """Say whether the newest release has withdrawn an agent's card at its usual URL."""
     keyset, release = work.keyset, work.release
-    if keyset is None or release is None:
-        return False
-    return release.is_withdrawn(keyset.origins[0] + work.path_of(CARD_PATH))
+    url = keyset.origins[0] + work.path_of(path) if keyset else ""
+    return release is not None and release.is_withdrawn(url)
 
 
 # How a release comes about: drafted, signed, checked as a verifier will, numbered and kept.
 
 
-def draft_release(
-    work: Work, changes: ReleaseChanges, *, force: bool = False
-) -> ReleaseStatement | None:
+def list_named(work: Work, cards: Iterable[tuple[str | None, bytes]]) -> list[tuple[str, str]]:
+    """Return URL and payload digest of cards that a person names, each with its URL or the usual.
+
+    Raises:
+        PublishRefused: The issuer's own keys do not verify a card, such as an edited one.
+        StoreFault: ``keystore.no_keyset``.
+    """
+    keyset, listed = needed_keyset(work.store), []
+    keys = JwkSet.of(key.public for key in keyset.keys if "card" in key.roles)
+    for url, card in cards:
+        place = f"the card at {url or CARD_PATH}"
+        try:
+            check_cards({CARD_FILE: card}, keys, work.now)
+        except PublishRefused as refusal:
+            raise errors.place_below(refusal, place, PublishRefused) from refusal
+        with of_the_user(place):
+            listed.append((url or keyset.origins[0] + CARD_PATH, card_digest(card)))
+    return listed
+
+
+def draft_release(work: Work, plan: ReleasePlan, *, force: bool = False) -> ReleaseStatement | None:
     """Draft the next release; None if it would say nothing new and `force` is not given.
 
     Listed cards stay listed. Keys that the key store has revoked are revoked at once. Once the
     published card is the only one that caches can hold, the floor rises to it.
 
     Raises:
-        UsageFault: The changes do not fit, or the keyset has expired.
-        PublishRefused: The issuer's own keys do not verify a card that a person named.
+        UsageFault: The plan does not fit, or the keyset has expired.
         StoreFault: ``keystore.no_keyset``.
     """
     store, now, state = work.store, work.now, work.store.load()
-    keyset, previous = needed_keyset(store), kept_release(store)
+    keyset, previous = needed_keyset(store), work.release
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
-    urls = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
-    if unlisted := [url for url in changes.withdrawn if url not in urls]:
-        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
-    if changes.by_name:
-        _check_verifying(changes, keyset, now)
-    listed = _list_digests(changes, keyset, previous)
     cards = previous.cards if previous else ()
-    settled = settled_cards(cards, state, work.config.timeline, now)
-    plan = ReleasePlan(
-        cards=tuple(listed),
-        settled=dict(listed) if changes.raise_floor else settled,
-        withdrawn=frozenset(changes.withdrawn),
-        extended_floor=changes.extended_floor,
+    urls = {card.url for card in cards}.union(previous.floor if previous else ())
+    if unlisted := [url for url in plan.withdrawn if url not in urls]:
+        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
+    plan = replace(
+        plan,
+        settled=plan.settled or settled_cards(cards, state, work.config.timeline, now),
         # A retired key is still listed until the next keyset; a copy of it is good for nothing.
         revoked=frozenset(key.thumbprint for key in state.keys if key.state in ENDED),
         audit_head=state.head,
     )
-    seq, lifetime = state.release_seq + 1, changes.lifetime
     with of_the_user("the release"):
-        draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
+        draft = draft_following(plan, keyset, previous, seq=state.release_seq + 1, now=now)
     is_due = force or is_unwitnessed(store, previous)
     return draft if is_due or says_something_new(draft, previous, now=now) else None
-
-
-def _check_verifying(changes: ReleaseChanges, keyset: KeysetStatement, now: datetime) -> None:
-    """Refuse to list a card that the issuer's own keys do not verify, such as an edited one."""
-    keys = JwkSet.of(key.public for key in keyset.keys if "card" in key.roles)
-    for url, card in changes.cards:
-        try:
-            check_cards({CARD_FILE: card}, keys, now)
-        except PublishRefused as refusal:
-            place = f"the card at {url or CARD_PATH}"
-            raise errors.place_below(refusal, place, PublishRefused) from refusal
-
-
-def _list_digests(
-    changes: ReleaseChanges, keyset: KeysetStatement, previous: ReleaseStatement | None
-) -> list[tuple[str, str]]:
-    """Return URL and digest of the cards to list.
-
-    Cron has the project's cards at hand; it must not undo what a person has decided.
-    """
-    listed = []
-    for path, card in changes.cards:
-        url = path or CARD_PATH
-        url = keyset.origins[0] + url if url.startswith("/") else url
-        with of_the_user(f"the card at {url}"):
-            digest = card_digest(card)
-        if changes.by_name or previous is None or not previous.is_withdrawn(url):
-            listed.append((url, digest))
-    return listed
 
 
 def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: str) -> None:
@@ -411,13 +344,13 @@ def open_signers(work: Work, roles: tuple[Role, ...], thumbprints: set[str]) -> 
 
 
 def sign_next_release(
-    work: Work, changes: ReleaseChanges, *, force: bool = False
+    work: Work, plan: ReleasePlan, *, force: bool = False
 ) -> ReleaseStatement | None:
     """Sign and keep the next release if there is anything new to say; it is not published.
 
     Args:
         work: The key store with the release key, and where its statements are published.
-        changes: What the release says beyond the key store.
+        plan: What the release says beyond the key store.
         force: Sign one even if nothing is new.
 
     Returns:
@@ -431,24 +364,21 @@ def sign_next_release(
     """
     for attempt in range(ATTEMPTS):
         keyset, previous = needed_keyset(work.store), work.release
-        draft = draft_release(work, changes, force=force)
+        draft = draft_release(work, plan, force=force)
         if draft is None:
             break
         able = {key.public.thumbprint for key in keyset.keys} - draft.revoked
         signers = open_signers(work, ("release",), able)
         if not signers:
-            raise SigningRefused(
-                "sign.no_key",
-                "no release key of the newest keyset statement is here",
-                path=work.store.place,
-                hint="The roots can list one: cardsign keyset draft.",
-            )
+            message = "no release key of the newest keyset statement is here"
+            hint = "The roots can list one: cardsign keyset draft."
+            raise SigningRefused("sign.no_key", message, path=work.store.place, hint=hint)
         data = sign_statement(draft.envelope.payload, signers, TYP_RELEASE)
-        signed = read_release(data)
-        check_release(signed, keyset, previous, now=work.now, skew=timedelta())
-        check_publishable(work, release=data)
+        signed = releases.read_release(data)
+        releases.check_release(signed, keyset, previous, now=work.now, skew=SKEW)
+        publishing.check_publishable(work, release=data)
         try:
-            keep_release(work.store, signed, data, now=work.now)
+            history.keep_release(work.store, signed, data, now=work.now)
         except StoreFault as fault:
             if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
                 raise
@@ -464,37 +394,29 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
     """Yield the revoked keys that verifiers still trust, and what tells them; that comes first."""
     state, keyset = work.store.load(), work.keyset
     revoked = [key for key in state.keys if key.state == "revoked"]
-    trusted = find_still_trusted(work, revoked)
-    why, command = explain_trust(work, trusted) if trusted else ("", "")
-    is_told_here = bool(trusted) and not is_recovering
-    gaps = [*find_release_gap(work), *publishing.find_update_gap(work)] if is_told_here else []
-    if gaps:  # the first one tells the verifiers
-        gaps[0] = gaps[0]._replace(why=why or gaps[0].why, until=work.now)
-    if trusted and not any(gap.close for gap in gaps):
-        gaps.append(Gap(why, command=command, until=work.now))
+    trusted, gaps = find_still_trusted(work, revoked), list[Gap]()
+    if trusted:
+        why, command = _explain_trust(work, ", ".join(key.named for key in trusted))
+        if not is_recovering:
+            gaps = [*find_release_gap(work), *publishing.find_update_gap(work)]
+            # The first one tells the verifiers.
+            gaps[:1] = [gap._replace(why=why, until=work.now) for gap in gaps[:1]]
+        if not any(gap.close for gap in gaps):
+            gaps.append(Gap(why, command=command, until=work.now))
     roots = [*_find_stolen_roots(work, keyset)]
     can_tell = any("release" in key.roles and key.state not in ENDED for key in state.keys)
     # No release can stop a thief whom no release key opposes; the recovery key does.
     yield from (*gaps, *roots) if can_tell or keyset is None else (*roots, *gaps)
     yield from publishing.find_removal_gap(work)
-    if not is_recovering:
-        thumbprints = [key.thumbprint for key in revoked if key not in trusted]
-        yield from _find_told_revocations(work, thumbprints)
+    thumbprints = [key.thumbprint for key in revoked if key not in trusted]
+    ended = [] if is_recovering else agenda.end_told_releases(state, thumbprints)
+    if names := ", ".join(state.find(str(event["key"])).named for event in ended):
 
+        def close() -> list[str]:
+            work.store.commit(agenda.end_told_releases, thumbprints, now=work.now)
+            return [f"revoked {names}"]
 
-def _find_told_revocations(work: Work, thumbprints: Sequence[str]) -> Iterator[Gap]:
-    """Yield the end of each release key of whose revocation the verifiers have been told."""
-    state = work.store.state
-    ended = agenda.end_told_releases(state, thumbprints)
-    if not ended:
-        return
-    names = ", ".join(state.find(str(event["key"])).named for event in ended)
-
-    def close() -> list[str]:
-        work.store.commit(agenda.end_told_releases, thumbprints, now=work.now)
-        return [f"revoked {names}"]
-
-    yield Gap(f"revoke {names}", close=close)
+        yield Gap(f"revoke {names}", close=close)
 
 
 def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
@@ -507,43 +429,30 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
     if published is not None:
         keyset, release = published.newest, published.release
     if keyset is None:  # then nothing but the key sets says which keys count
-        offered = publishing.list_published_keys(work.published)
-        copied = [
-            key
-            for key in revoked
-            if key.revoked_because == "compromised"
-            and key.is_given_out
-            and key.times.dropped is None
-        ]
-        return [key for key in revoked if key.public in offered or key in copied]
-    trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
-    trusted -= release.revoked if release is not None else frozenset()
+        trusted = {key.thumbprint for key in publishing.list_published_keys(work.published)}
+        trusted |= {key.thumbprint for key in agenda.list_copied(work.store.state)}
+    else:
+        trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
+        trusted -= release.revoked if release is not None else frozenset()
     return [key for key in revoked if key.thumbprint in trusted]
 
 
-def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
+def _explain_trust(work: Work, names: str) -> tuple[str, str]:
     """Return why verifiers still trust these revoked keys, and the command that ends it."""
-    names = ", ".join(key.named for key in keys)
+    why, command = f"verifiers still trust {names}: ", work.again
     if work.keyset is not None:
-        why = f"verifiers still trust {names}: nothing that is published revokes them yet"
-        return why, work.again
-    offered = publishing.list_published_keys(work.published)
-    if not work.store.state.publications and all(key.public not in offered for key in keys):
-        why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
-        why += "write another, and give it to all who have the old one"
-        return why, work.command("keys jwks -o jwks.json")
-    why = f"verifiers still trust {names}: still in the published key set"
-    if work.config.publish is None:
-        return why, "cardsign publish SIGNED -o DIR"
-    return why, work.again
+        return f"{why}nothing that is published revokes them yet", command
+    if work.published or work.store.state.publications:
+        command = command if work.config.publish else "cardsign publish SIGNED -o DIR"
+        return f"{why}still in the published key set", command
+    why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
+    why += "write another, and give it to all who have the old one"
+    return why, work.command("keys jwks -o jwks.json")
 
 
 def find_endangered(work: Work) -> Iterator[Gap]:
-    """Yield the keys that a thief may have taken with a stolen one, and that the issuer ends."""
+    """Yield the root keys that a thief may have taken with a stolen key."""
     others, _ = history.stolen_with(work.store.load(), work.keyset)
-    if names := ", ".join(key.named for key in others if "release" in key.roles):
-        message = f"revoke {names} later: it first has to sign the release that revokes the others"
-        yield Gap(message, key_holder("release"), work.again)
     if names := ", ".join(key.named for key in others if not key.rotates):
         message = f"{names} may be stolen too: sign the next keyset with other root keys"
         yield Gap(message, command=work.again)
@@ -555,26 +464,21 @@ def _find_stolen_roots(work: Work, keyset: KeysetStatement | None) -> Iterator[G
     _, roots = history.stolen_with(state, keyset)
     if keyset is None or not roots or history.unlisted_roots(state, keyset):
         return  # in the last case a recovery waits already
-    stolen = [short_kid(key.kid) for key in state.keys if key.revoked_because == "compromised"]
-    beside = f", stored with {', '.join(stolen)}" if stolen else ""
-    message = f"{', '.join(key.named for key in roots)}{beside}, may be stolen too; "
-    message += f"no keyset can be signed without {'it' if len(roots) == 1 else 'them'}"
-    if keyset.recovery:
-        message += ", so the recovery key has to open a new epoch"
-        who, command = "the holder of the recovery key", RECOVER
-        if any(key.rotates for key in state.keys):  # else others publish what is signed here
-            recover = " ".join(filter(None, (f"{RECOVER} -o next.json --yes", work.options)))
-            command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
-        new: list[Role] = ["root", *(role for role in ROTATING if _is_lost(state, role))]
-        variables = ", ".join(map(passphrase_variable, new))
-        message += f", under new passphrases: type them when asked, or set {variables}"
-        yield Gap(message, who, command, awaits_roots=True)
-    else:
-        message += ", and there is no recovery key: list another root, then revoke this one"
+    names = ", ".join(key.named for key in roots)
+    message = f"no keyset can be signed without {names}, which may be stolen too: "
+    if keyset.recovery is None:
+        message += "there is no recovery key, so list another root, then revoke this one"
         yield Gap(message, command=ADD_ROOT)
-
-
-def _is_lost(state: StoreState, role: OnlineRole) -> bool:
-    """Say whether the thief has, or had, all keys of a role."""
-    keys = [key for key in state.keys if role in key.roles]
-    return bool(keys) and all(key.is_stolen or key.state in ENDED for key in keys)
+        return
+    command = RECOVER
+    if any(key.rotates for key in state.keys):  # else others publish what is signed here
+        recover = " ".join(filter(None, (f"{RECOVER} -o next.json --yes", work.options)))
+        command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
+    usable = [key for key in state.keys if not key.is_stolen and key.state not in ENDED]
+    gone = {role for key in state.keys for role in key.roles}
+    gone -= {role for key in usable for role in key.roles}
+    new: list[Role] = ["root", *(role for role in ROTATING if role in gone)]
+    variables = ", ".join(map(passphrase_variable, new))
+    message += "the recovery key has to open a new epoch, under new passphrases: type them when "
+    message += f"asked, or set {variables}"
+    yield Gap(message, "the holder of the recovery key", command, awaits_roots=True)

@@ -15,7 +15,6 @@ from cardsign.errors import (
     PublishRefused,
     SignerFault,
     SigningRefused,
-    StoreFault,
     UsageFault,
 )
 from cardsign.jose.jws import Signer
@@ -24,7 +23,7 @@ from cardsign.keys import history
 from cardsign.keys.agenda import Step
 from cardsign.keys.ledger import Role
 from cardsign.keys.secrets import Access
-from cardsign.keys.signers import find_remote_key, open_signer
+from cardsign.keys.signers import open_signer
 from cardsign.keys.store import KeyStore, StoreUser
 from cardsign.publish.generation import Generation, newest_generation
 from cardsign.statements.keyset import KeysetStatement
@@ -34,6 +33,8 @@ from cardsign.statements.release import ReleaseStatement
 DRAFT_FILE: Final = "next-keyset.json"
 #: How a recovery begins, for hints.
 RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
+#: How a root is listed beside others, for hints.
+ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 #: What a person can put right, with another passphrase, another key or another card.
 NEEDS_A_PERSON: Final = PassphraseFault, SignerFault, SigningRefused, PublishRefused
 #: How long before something ends someone must act; of a card at most a quarter of its time.
@@ -281,7 +282,9 @@ def card_signers(
     """
     active = store.state.signing_keys(now)
     if not active:
-        raise _no_active_key(store)
+        message = "the key store has no active card key"
+        hint = "Make one: cardsign keys generate. If one waits already: cardsign keys rotate"
+        raise SigningRefused("sign.no_key", message, path=store.place, hint=hint)
     return tuple(
         _OpenedLate(
             key.public,
@@ -313,43 +316,21 @@ def named_signers(
         kid: The published kid of a key that is in no store.
 
     Raises:
-        StoreFault: ``keystore.unknown_key``: the store has no active key at a URI;
-            ``keystore.not_listed``.
+        StoreFault: ``keystore.not_listed``.
         UsageFault: ``usage.conflict``: the key store knows the key by another kid.
         SignerFault, PassphraseFault, FileFault: As
             :func:`cardsign.keys.signers.open_signer`.
     """
-    signers = list[Signer]()
     enrolled = store.state.signing_keys(now) if store is not None and public is None else ()
+    signers = list[Signer]()
     for uri in uris:
         record = next((key for key in enrolled if key.custody == uri), None)
-        if store is not None and record is not None:
-            if kid not in (None, record.kid):
-                raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
-            signers.append(store.signer(record, access))
-        elif store is not None and public is None and find_remote_key(uri, access):
-            enrol = f"cardsign keys import '{uri}'{' --public FILE' * uri.startswith('exec:')}"
-            raise StoreFault(
-                "keystore.unknown_key",
-                "the key store has no active key that lies there",
-                path=uri,
-                hint=f"Enrol it: {enrol}; or name its public key: --public FILE.",
-            )
-        else:
+        if record is None or store is None:
             signers.append(open_signer(uri, public, access, kid=kid))
+        elif kid not in (None, record.kid):
+            raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
+        else:
+            signers.append(store.signer(record, access))
     if store is not None:
         history.check_listed(store, [signer.public for signer in signers], "card")
     return tuple(signers)
-
-
-def _no_active_key(store: KeyStore) -> SigningRefused:
-    """Say what waits to take the place, as after a theft."""
-    message, hint = "the key store has no active card key", ""
-    waiting = [key for key in store.state.keys if key.state in ("generated", "prepublished")]
-    for key in waiting:
-        if "card" in key.roles and not key.is_stolen:
-            message = f"the key store has no active card key; {key.kid} waits"
-            hint = "Go on: cardsign keys rotate."
-    if not hint and store.state.stolen:
-        hint = "Make another, with a passphrase of its own: cardsign keys generate."
-    return SigningRefused("sign.no_key", message, path=store.place, hint=hint)

@@ -18,31 +18,14 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from cardsign.errors import KeyRefused, StoreFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.ledger import (
-    ENDED,
-    ROTATING,
-    Event,
-    HeldStatement,
-    KeyRecord,
-    KeyState,
-    Publication,
-    PublishedCard,
-    RevocationReason,
-    Role,
-    StoreState,
-    custody_group,
-    passphrase_variable,
-    published_cards,
-    signed_cards,
-    unsigned_cards,
-)
+from cardsign.keys import ledger
+from cardsign.keys.ledger import ENDED, ROTATING, Event, KeyRecord, KeyState, Role, StoreState
 from cardsign.times import second, stamp
 
 Action = Literal["activate", "retire", "generate"]
 
 #: One rotation ends before the next begins.
 _URGENCY: Final = ("retire", "activate", "generate")
-_SHOWN: Final = 5  # cards that a sentence lists before "and N more"
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 
 #: Seconds of one setting; more than ten years are a slip of the pen.
@@ -96,7 +79,7 @@ class TimelineSettings:
 DEFAULT_SETTINGS: Final = TimelineSettings()
 
 
-def cards_to_sign(state: StoreState, now: datetime) -> tuple[PublishedCard, ...]:
+def cards_to_sign(state: StoreState, now: datetime) -> tuple[ledger.PublishedCard, ...]:
     """Return the published cards that hold up a rotation until they are signed again.
 
     The successor of a retiring key has not signed them, or a key that signs no more has.
@@ -104,8 +87,8 @@ def cards_to_sign(state: StoreState, now: datetime) -> tuple[PublishedCard, ...]
     over = ("retiring", *ENDED)
     silent = {key.kid for key in state.keys if key.state in over and not key.signs_at(now)}
     retiring = [key for key in state.keys if key.state == "retiring" and "card" in key.roles]
-    waiting = [card for key in retiring for card in unsigned_cards(state, key)]
-    waiting += [card for card in published_cards(state) if not silent.isdisjoint(card.kids)]
+    waiting = [card for key in retiring for card in ledger.unsigned_cards(state, key)]
+    waiting += [card for card in ledger.published_cards(state) if not silent.isdisjoint(card.kids)]
     return tuple(dict.fromkeys(waiting))
 
 
@@ -147,26 +130,19 @@ def enter(
     if not predecessors:
         begins = "active"
     holder = holder or (predecessors[-1].holder if predecessors else None)
-    if custody_group(custody) in state.stolen:
-        raise StoreFault(
-            "keystore.same_custody",
-            f"the keys kept there are stolen ({custody_group(custody)}), so no new key may be",
-            hint=f"Set {passphrase_variable(roles[0])} to a new passphrase of the "
-            f"{roles[0]} keys, or name another signer.",
-        )
-    event = {
-        "event": "entered",
-        "public": public.jwk(),
-        "roles": list(roles),
-        "custody": custody,
-        "state": begins,
-    }
-    return [event | ({"holder": holder} if holder else {}) | ({"blob": blob} if blob else {})]
+    if (group := ledger.custody_group(custody)) in state.stolen:
+        variable = ledger.passphrase_variable(roles[0])
+        message = f"the keys kept there are stolen ({group}), so no new key may be"
+        hint = f"Set {variable} to a new passphrase of the {roles[0]} keys, or name another signer."
+        raise StoreFault("keystore.same_custody", message, hint=hint)
+    event = {"event": "entered", "public": public.jwk(), "roles": list(roles), "custody": custody}
+    named = {"holder": holder, "blob": blob}
+    return [event | {"state": begins} | {name: text for name, text in named.items() if text}]
 
 
 def keep_keyset(
     state: StoreState,
-    keyset: HeldStatement,
+    keyset: ledger.HeldStatement,
     listed: Collection[str],
     *,
     revoked: Collection[str] = (),
@@ -190,7 +166,7 @@ def keep_keyset(
     return events + [move(key, "revoked", reason="superseded") for key in over]
 
 
-def revoke(state: StoreState, name: str, *, reason: RevocationReason) -> list[Event]:
+def revoke(state: StoreState, name: str, *, reason: ledger.RevocationReason) -> list[Event]:
     """Revoke a key, in whatever state it is.
 
     One that is revoked already is passed over. With a compromised key all of its custody may be
@@ -252,7 +228,10 @@ def replace_key(state: StoreState, names: Collection[str]) -> list[Event]:
 
 
 def record_publication(
-    state: StoreState, publication: Publication, *, replaced: Publication | None = None
+    state: StoreState,
+    publication: ledger.Publication,
+    *,
+    replaced: ledger.Publication | None = None,
 ) -> list[Event]:
     """Note what was published: all waits run from here.
 
@@ -275,15 +254,19 @@ def record_publication(
     return [{"event": "published", "at": stamp(publication.at), "cards": cards, **members}]
 
 
-def record_key_set(state: StoreState) -> list[Event]:
-    """Note that a key set without the stolen keys was written, where no publication says so."""
-    if state.keysets or state.publications:
-        return []
-    gone = [
-        key.thumbprint
+def list_copied(state: StoreState) -> list[KeyRecord]:
+    """Return the stolen keys that stand in key sets which others hold."""
+    return [
+        key
         for key in state.keys
         if key.revoked_because == "compromised" and key.is_given_out and key.times.dropped is None
     ]
+
+
+def record_key_set(state: StoreState) -> list[Event]:
+    """Note that a key set without the stolen keys was written, where no publication says so."""
+    is_published = state.keysets or state.publications
+    gone = [] if is_published else [key.thumbprint for key in list_copied(state)]
     return [{"event": "handed-out", "without": gone}] if gone else []
 
 
@@ -369,9 +352,9 @@ def find_wait(
             return "caches may not have it yet", times.seen + settled.propagation
         case "retire" if not is_card:
             return "it still signs", times.stops_signing
-        case "retire" if cards := unsigned_cards(state, key):
+        case "retire" if cards := ledger.unsigned_cards(state, key):
             return f"its successor has not signed the published cards {_named(cards)}", None
-        case "retire" if (cards := signed_cards(state, key)) and times.stops_signing:
+        case "retire" if (cards := ledger.signed_cards(state, key)) and times.stops_signing:
             message = f"it signs until {second(times.stops_signing)}; then the published cards "
             return f"{message}{_named(cards)} have to be signed again without it", None
         case "retire" if times.relieved and times.stops_signing:
@@ -382,10 +365,8 @@ def find_wait(
     return "nothing", _ALWAYS
 
 
-def _named(cards: tuple[PublishedCard, ...]) -> str:
-    names = list(dict.fromkeys(card.url or card.name for card in cards))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _named(cards: tuple[ledger.PublishedCard, ...]) -> str:
+    return ", ".join(dict.fromkeys(card.url or card.name for card in cards))
 
 
 def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:

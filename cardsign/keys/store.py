@@ -22,7 +22,6 @@ import hashlib
 import os
 import re
 import shlex
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -31,35 +30,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from cardsign import files
+from cardsign import errors, files
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import (
-    FileFault,
-    FileMissing,
-    JsonRefused,
-    PassphraseFault,
-    StoreFault,
-    UsageFault,
-    install_hint,
-)
+from cardsign.errors import FileFault, FileMissing, StoreFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import agenda
-from cardsign.keys.ledger import (
-    ENDED,
-    MAX_LINE_BYTES,
-    ROLES,
-    Event,
-    KeyRecord,
-    Role,
-    StoreState,
-    file_custody,
-    fold_all,
-    name_roles,
-    private_blob,
-    read_line,
-    write_line,
-)
+from cardsign.keys import agenda, ledger
+from cardsign.keys.ledger import ENDED, ROLES, Event, KeyRecord, Role, StoreState, private_blob
 from cardsign.keys.sealed import open_sealed, seal
 from cardsign.keys.secrets import Access, check_strength
 from cardsign.keys.signers import open_signer
@@ -110,13 +87,12 @@ class StoreUser:
 
     Attributes:
         actor: Who the log shall say made the changes.
-        folder: Where newest lines are remembered; None: nowhere.
-        warn: Told if one cannot be remembered; that keeps nobody from signing.
+        folder: Where newest lines are remembered; None: nowhere. A folder that cannot be read or
+            written, as in a container without a home, keeps nobody from signing.
     """
 
     actor: str = ""
     folder: Path | None = None
-    warn: Callable[[str], object] = warnings.warn
 
 
 class KeyStore(ABC):
@@ -196,7 +172,7 @@ class KeyStore(ABC):
 
     def _read_new_lines(self) -> list[Mapping[str, Any]]:
         """Read the lines after the state, and hold them against the line that was seen before."""
-        seen = self._read_seen()  # first: others may go further
+        seq, head = self._read_seen()  # first: others may go further
         state, lines = self.state, list[Mapping[str, Any]]()
         heads = {state.seq: state.head}
         untrusted_lines = self.read_lines(max(1, state.seq))
@@ -204,10 +180,9 @@ class KeyStore(ABC):
             message = f"the log does not continue from line {state.seq}, which was read before"
             raise StoreFault("keystore.audit_broken", message, path=self.place)
         for untrusted_line in untrusted_lines[1:] if state.seq else untrusted_lines:
-            state, line = read_line(state, untrusted_line, self.place)
+            state, line = ledger.read_line(state, untrusted_line, self.place)
             heads[state.seq] = state.head
             lines.append(line)
-        seq, head = seen or (0, None)
         if seq and not state.seq:
             raise StoreFault(
                 "keystore.missing",
@@ -235,14 +210,13 @@ class KeyStore(ABC):
         where = os.path.realpath(self.place) if "://" not in self.place else self.place
         return (self.user.folder or Path()) / digest_of(os.fsencode(where))[:32]
 
-    def _read_seen(self) -> tuple[int, str] | None:
+    def _read_seen(self) -> tuple[int, str | None]:
         if self.user.folder is None:
-            return None
+            return 0, None
         try:
-            data = files.read_bytes(self._seen, max_bytes=MAX_LINE_BYTES)
-        except FileFault as fault:
-            self._warn_unless_missing(fault)
-            return None
+            data = files.read_bytes(self._seen, max_bytes=ledger.MAX_LINE_BYTES)
+        except FileFault:
+            return 0, None
         if match := _SEEN.fullmatch(data):
             return int(match[1]), match[2].decode()
         message = "it is not what cardsign writes about a key store"
@@ -252,23 +226,15 @@ class KeyStore(ABC):
         if self.user.folder is None or not self.state.seq:
             return
         data = f"{self.state.seq} {self.state.head}\n".encode("ascii")
-        try:
+        with suppress(FileFault):
             files.make_directory(self.user.folder, mode=0o700)
             files.write_atomic(self._seen, data, mode=files.PRIVATE_MODE)
-        except FileFault as fault:
-            self._warn_unless_missing(fault)
 
     def forget_seen(self) -> None:
         """Begin anew: the user is making the store at this place."""
         if self.user.folder is not None:
             with suppress(FileFault):
                 files.remove(self._seen)
-
-    def _warn_unless_missing(self, fault: FileFault) -> None:
-        """Warn that the newest line cannot be read or written, as in a container without a home."""
-        if not isinstance(fault, FileMissing):
-            message = "the newest line of a key store's log cannot be remembered"
-            self.user.warn(f"{fault.code}: {message} ({self._seen}: {fault.message})")
 
     def commit(
         self,
@@ -293,9 +259,9 @@ class KeyStore(ABC):
             state = self.load(moved=moved)
             if not (events := decide(state, *arguments, **named)):
                 return state
-            fold_all(state, events, now)  # refuses in the words of the decision
-            line = write_line(state, events, now, self.user.actor)
-            after, _line = read_line(state, line, self.place)  # what is written can be read
+            ledger.fold_all(state, events, now)  # refuses in the words of the decision
+            line = ledger.write_line(state, events, now, self.user.actor)
+            after, _line = ledger.read_line(state, line, self.place)  # what is written can be read
             if self.append(after.seq, [line], blobs or {}):
                 self.state = after
                 self._note_seen()
@@ -351,7 +317,7 @@ class KeyStore(ABC):
     def name_custody(self, record: KeyRecord) -> str:
         """Return what the passphrase of a key opens, for people: ``root and card keys``."""
         keys = [key for key in self.state.keys if key.custody == record.custody]
-        return name_roles([role for role in ROLES if any(role in key.roles for key in keys)])
+        return ledger.name_roles([role for role in ROLES if any(role in key.roles for key in keys)])
 
     def _unseal(self, record: KeyRecord, passphrase: bytes) -> PrivateKey:
         name = private_blob(record.blob or "")
@@ -362,7 +328,7 @@ class KeyStore(ABC):
         """Return a key of each custody whose keys a passphrase opens."""
         opened = []
         for key in {key.custody: key for key in self.state.keys if key.private == "held"}.values():
-            with suppress(FileMissing, PassphraseFault):
+            with suppress(FileMissing, errors.PassphraseFault):
                 self._unseal(key, passphrase)
                 opened.append(key)
         return opened
@@ -391,7 +357,7 @@ class KeyStore(ABC):
         envelope = seal(private.to_pkcs8_der(), passphrase, public)
         blob = digest_of(envelope)
         opened = self._find_opened(passphrase)
-        custody = opened[0].custody if opened else file_custody(blob)
+        custody = opened[0].custody if opened else ledger.file_custody(blob)
 
         def decide(state: StoreState) -> list[Event]:
             if expect_seq not in (None, state.seq):
@@ -421,7 +387,7 @@ class KeyStore(ABC):
         in_use = [key for key in self.state.keys if key.is_stolen or key.state not in ENDED]
         for key in in_use:
             if key.private == "held" and key.custody in custodies and key not in records:
-                raise PassphraseFault(
+                raise errors.PassphraseFault(
                     "passphrase.unfit",
                     f"this is the passphrase of {key.named} already",
                     hint="Choose another one: each role has its own.",
@@ -432,36 +398,18 @@ class KeyStore(ABC):
                 private = self._unseal(record, old)
                 sealed[record.thumbprint] = seal(private.to_pkcs8_der(), new, record.public)
         digests = {name: digest_of(envelope) for name, envelope in sealed.items()}
-        custody = file_custody(next(iter(digests.values()), ""))
+        custody = ledger.file_custody(next(iter(digests.values()), ""))
 
         def decide(state: StoreState) -> list[Event]:
-            resealed = [name for name in sealed if state.find(name).private == "held"]
             return [
-                {"event": "resealed", "key": name, "custody": custody, "blob": digests[name]}
-                for name in resealed
+                {"event": "resealed", "key": name, "custody": custody, "blob": digest}
+                for name, digest in digests.items()
+                if state.find(name).private == "held"
             ]
 
         blobs = {private_blob(digests[name]): sealed[name] for name in sealed}
         self.commit(decide, now=now, blobs=blobs)
         return tuple(record for record in records if record.thumbprint in sealed)
-
-    def take_due_step(
-        self, *, now: datetime, settings: agenda.TimelineSettings = agenda.DEFAULT_SETTINGS
-    ) -> agenda.Step | None:
-        """Take the next due step that changes a key, and return it, or None; idempotent.
-
-        A step that makes a new key is left to the caller, who has a passphrase.
-        """
-        taken: agenda.Step | None = None
-
-        def decide(state: StoreState) -> list[Event]:
-            nonlocal taken
-            due = (step for step in agenda.steps(state, settings, now) if step.is_due(now))
-            taken = next((step for step in due if step.action != "generate"), None)
-            return [] if taken is None else agenda.take(state, taken, settings, now)
-
-        self.commit(decide, now=now)
-        return taken
 
 
 class FolderStore(KeyStore):
@@ -472,16 +420,19 @@ class FolderStore(KeyStore):
         self.path, self.log = path, path / LOG_FILE
 
     def read_lines(self, start: int = 1) -> list[bytes]:
-        lines = self._read_log().split(b"\n")
-        if not _is_whole(lines[-1]):
-            lines.pop()  # it was never committed
-        return lines[start - 1 :]
+        return self._split_log()[0][start - 1 :]
 
-    def _read_log(self) -> bytes:
+    def _split_log(self) -> tuple[list[bytes], bytes, int]:
+        """Return the lines, the end that the last one lacks, and how many bytes of none follow."""
         try:
-            return files.read_bytes(self.log, max_bytes=MAX_LOG_BYTES, is_found=True)
+            data = files.read_bytes(self.log, max_bytes=MAX_LOG_BYTES, is_found=True)
         except FileMissing:
-            return b""
+            data = b""
+        *lines, rest = data.split(b"\n")
+        with suppress(errors.JsonRefused):
+            if rest and parse_object(rest, max_bytes=ledger.MAX_LINE_BYTES):
+                return [*lines, rest], b"\n", 0
+        return lines, b"", len(rest)  # it was never committed
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         files.make_directory(self.path)
@@ -495,7 +446,7 @@ class FolderStore(KeyStore):
                 if seq == 1:  # so that a copy is whole or not there
                     files.write_atomic(self.log, data, mode=files.PRIVATE_MODE, plain=True)
                 else:
-                    end, torn = self._log_end()
+                    _, end, torn = self._split_log()
                     files.append_private(self.log, end + data, drop=torn)
             except FileFault:
                 # Nothing is left of a commit that failed, on a full disk say, as far as that goes.
@@ -504,11 +455,6 @@ class FolderStore(KeyStore):
                         self.drop_blobs(blobs)
                 raise
         return True
-
-    def _log_end(self) -> tuple[bytes, int]:
-        """Return the end that the last line lacks, and how many bytes of no whole line follow."""
-        rest = self._read_log().rpartition(b"\n")[2]
-        return (b"\n", 0) if _is_whole(rest) else (b"", len(rest))
 
     def _put(self, name: str, data: bytes) -> None:
         file = self._file(name)
@@ -550,14 +496,6 @@ class FolderStore(KeyStore):
         return files.locked(self.path / LOCK_FILE, patience=_PATIENCE, busy=busy)
 
 
-def _is_whole(last: bytes) -> bool:
-    """Say whether what stands behind the last end of a line is a line all the same."""
-    try:
-        return bool(last) and bool(parse_object(last, max_bytes=MAX_LINE_BYTES))
-    except JsonRefused:
-        return False
-
-
 # A place by its name, and what is there.
 
 
@@ -588,7 +526,7 @@ def read_place(text: str) -> StorePlace:
         StoreFault: ``keystore.url``; the text is not repeated, since a password may stand in it.
     """
     if not text:
-        raise UsageFault("usage.invalid", "no key store has an empty name")
+        raise errors.UsageFault("usage.invalid", "no key store has an empty name")
     if "://" not in text:
         return Path(text)
     match = _URL.fullmatch(text)
@@ -632,7 +570,9 @@ def locate_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:
         from cardsign.keys.postgres import PostgresStore
     except ImportError as exc:
         message = f"psycopg cannot be loaded: {exc}"
-        raise StoreFault("usage.not_installed", message, hint=install_hint("postgres")) from exc
+        raise StoreFault(
+            "usage.not_installed", message, hint=errors.install_hint("postgres")
+        ) from exc
     return PostgresStore(place.text, place.shown, user)
 
 
@@ -661,7 +601,7 @@ def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore
     if state.moved_to not in (None, to):
         raise moved_away(str(state.moved_to), store.place)
     lines = store.read_lines()[: state.seq]
-    line = write_line(state, [{"event": "left", "to": to}], now, store.user.actor)
+    line = ledger.write_line(state, [{"event": "left", "to": to}], now, store.user.actor)
     copied = there.read_lines()
     if not copied:
         blobs = {name: store.checked_blob(name) for name in sorted(state.blobs())}
@@ -672,12 +612,8 @@ def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore
     if state.moved_to is None:
         is_same = copied[:-1] == lines and store.append(state.seq + 1, copied[-1:], {})
     if not is_same:
-        message, hint = "there is a key store here", ""
-        if copied == lines[: len(copied)]:
-            message = "this key store was here, and left an old copy of itself"
-            hint = "Name another folder, or another schema of the database. Or make a backup of "
-            hint += "this key store, and delete the old copy: its folder, or DROP TABLE "
-            hint += "cardsign_line, cardsign_blob."
-        raise StoreFault("keystore.exists", message, path=to, hint=hint)
+        hint = "If this key store was here once, delete the old copy that it left, or name another "
+        hint += "place: a folder, or a schema of the database."
+        raise StoreFault("keystore.exists", "there is a key store here", path=to, hint=hint)
     there.commit(lambda there: [_ARRIVED] if there.moved_to else [], now=now, moved=True)
     return there

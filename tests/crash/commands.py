@@ -30,7 +30,7 @@ from cardsign.keys.store import FolderStore, KeyStore, create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents, publication_of, publish_generation
 from tests.crash.recording import Tree, read_tree
-from tests.keys.states import QUICK, after
+from tests.keys.states import QUICK, after, take_due_step
 from tests.support import PORTABLE, cheap_envelopes, encrypted_pem
 
 PASSPHRASE = "correct horse battery staple"
@@ -83,8 +83,8 @@ class NothingDue(Exception):
 
 def tick(root: Path, seconds: int) -> None:
     """`cardsign keys rotate`."""
-    step = open_store(root / "keys").take_due_step(
-        now=after(seconds), settings=replace(QUICK, rotate_every=0)
+    step = take_due_step(
+        open_store(root / "keys"), now=after(seconds), settings=replace(QUICK, rotate_every=0)
     )
     if step is None:
         raise NothingDue

@@ -16,7 +16,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys.agenda import TimelineSettings, record_publication
 from cardsign.keys.store import KeyStore, StorePlace, create_store, open_store, read_place
 from tests.keys import postgres as pg
-from tests.keys.states import after, published
+from tests.keys.states import after, published, take_due_step
 
 NIGHTLY = int(os.environ.get("CARDSIGN_EXAMPLES", "400")) >= 40_000
 RACERS = 8 if NIGHTLY else 4
@@ -30,7 +30,7 @@ PASSPHRASE = b"correct horse battery staple"
 
 def attempt(place: StorePlace, now: datetime) -> str | None:
     """One racer's tick, in a process of its own: what it did."""
-    step = open_store(place).take_due_step(now=now, settings=SETTINGS)
+    step = take_due_step(open_store(place), now=now, settings=SETTINGS)
     return step and step.action
 
 
@@ -56,7 +56,7 @@ def prepare(store: KeyStore, now: datetime) -> None:
         kids = [record.kid for record in state.published_keys()]
         signers = [record.kid for record in state.signing_keys(now)]
         store.commit(record_publication, published(now, kids, signers, max_age=0), now=now)
-        store.take_due_step(now=now, settings=SETTINGS)
+        take_due_step(store, now=now, settings=SETTINGS)
 
 
 def race(place: StorePlace, racers: ProcessPoolExecutor) -> Counter[str | None]:

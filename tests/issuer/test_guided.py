@@ -22,7 +22,7 @@ from cardsign.issuer.keyset import (
     write_draft,
 )
 from cardsign.issuer.reconcile import find_key_gaps, reconcile, renew_release, rotate_now
-from cardsign.issuer.release import ReleaseChanges, needed_keyset
+from cardsign.issuer.release import ReleasePlan, needed_keyset
 from cardsign.issuer.work import Work, card_signers
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
@@ -135,7 +135,7 @@ def test_what_is_not_there_signs_nothing(site: Site, tmp_path: Path) -> None:
     """Neither a store without keys, nor one without a keyset, nor a key that need not sign."""
     work = Work(create_store(tmp_path / "empty"), NOW)
     assert refusal(card_signers, work.store, b"", now=NOW) == "sign.no_key"
-    assert refusal(renew_release, work, ReleaseChanges()) == "keystore.no_keyset"
+    assert refusal(renew_release, work, ReleasePlan()) == "keystore.no_keyset"
     draft, stranger = draft_keyset(site.work()), PrivateKey.generate("ES256")
     how: dict[str, Any] = {"digest": draft.digest, "recovery": lambda: (stranger, b"")}
     assert refusal(sign_keyset, site.work(), draft, **how) == "sign.no_key"
@@ -217,8 +217,8 @@ def add_bob(site: Site, *, threshold: int) -> PrivateKey:
     return bob
 
 
-def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: Peer) -> None:
-    """Three commands a visit: the draft with one signature, the other holder's, the publication."""
+def test_a_holder_elsewhere_signs_and_cron_publishes(site: Site, peer: Peer) -> None:
+    """One command of each holder: the draft with one signature, and the other's."""
     bob = add_bob(site, threshold=2)
     site.now += timedelta(days=61)
     first = site.rotate("card", "release", root=True)
@@ -228,7 +228,7 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     assert task.until == datetime.fromtimestamp(needed_keyset(site.store).exp, UTC)
     half = read_draft(site.draft.read_bytes())
     sign_elsewhere(site, half, bob)
-    assert site.rotate("card", "release").left == ()
+    assert site.rotate("release").left == ()
     assert needed_keyset(site.store).digest == half.digest
     assert peer.verdict(site.live, site.now) == "trusted"
 

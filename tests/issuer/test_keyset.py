@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from cardsign.issuer.keyset import (
-    KeysetPlan,
     check_draft,
     differences,
     draft_if_due,
     draft_next,
+    following,
     keyset_due,
     quorum_signatures,
     read_draft,
+    revoking,
     says_more,
     write_draft,
 )
@@ -55,12 +56,12 @@ LOST_ROOT, *LOST_TWO = (
 # What the next statement says.
 
 
-def next_plan(before: KeysetStatement, *records: KeyRecord) -> KeysetPlan:
+def next_plan(before: KeysetStatement, *records: KeyRecord) -> KeysetStatement:
     """What follows from a store."""
-    return KeysetPlan.of(before).following(store(*records), now=NOW, until=NOW + 90 * DAY)
+    return following(before, store(*records), now=NOW, until=NOW + 90 * DAY)
 
 
-def listed(draft: KeysetPlan) -> set[str]:
+def listed(draft: KeysetStatement) -> set[str]:
     """The names of the listed keys."""
     names = {thumbprint(name): name for name in ("card", "card2", "rel", "rel2")}
     return {names[entry.public.thumbprint] for entry in draft.keys}
@@ -104,8 +105,8 @@ def test_times_of_a_key_stay_while_they_outlast_the_statement() -> None:
 
 def test_a_revoked_key_is_not_listed_again_by_the_store() -> None:
     """A plan that revokes a key of the store lists it no longer, whatever its state."""
-    draft = KeysetPlan.of(first()).revoking([thumbprint("card")])
-    assert "card" not in listed(draft.following(store(record("card")), now=NOW, until=NOW))
+    draft = revoking(first(), [thumbprint("card")])
+    assert "card" not in listed(following(draft, store(record("card")), now=NOW, until=NOW))
 
 
 #: Two of those that `test_statements.py` and `test_statements_succession.py` decide, and recovery.
@@ -123,7 +124,7 @@ def test_what_a_verifier_would_refuse_is_no_draft(
 ) -> None:
     """Checked with the verifier's own rules, before anybody is asked to sign; 400 days pass."""
     earlier = first(revoked=frozenset({thumbprint("old")}), recovery=None)
-    same = KeysetPlan.of(earlier)
+    same = earlier
     draft = draft_next(same, earlier, now=NOW, lifetime=400 * DAY)
     assert (draft.epoch, draft.version, draft.prev) == (1, 2, earlier.digest)
     attempt = partial(draft_next, replace(same, **changes), earlier, now=NOW, **how)
@@ -234,7 +235,7 @@ def test_what_a_draft_says_besides_is_told(
 ) -> None:
     """It lies in a repository, where a stranger may have put it (threat 22)."""
     keyset, now = first(), NOW + 61 * DAY
-    changed = replace(KeysetPlan.of(keyset), **changes)
+    changed = replace(keyset, **changes)
     draft = draft_next(changed, keyset, now=now, lifetime=days * DAY)
     for told in (says_more(store(), keyset, draft, now=now), [*differences(keyset, draft)]):
         for line in lines:
@@ -244,7 +245,7 @@ def test_what_a_draft_says_besides_is_told(
 def test_a_renewal_changes_nothing_but_its_time() -> None:
     """The negative twin: two lines, and none of them adds or removes."""
     before = first()
-    lines = differences(before, draft_next(KeysetPlan.of(before), before, now=LATER))
+    lines = differences(before, draft_next(before, before, now=LATER))
     assert [line[0] for line in lines] == ["=", "~"]
 
 
@@ -254,7 +255,7 @@ def test_a_kid_cannot_pass_for_something_else() -> None:
     kid = f'x" ES256 {thumbprint("card")} for card, held by harbour'
     evil = PublicKey.from_jwk(key("evil").public.jwk(), kid=kid)
     keys = (*before.keys, IssuerKey(evil, ("card",), "eve", T0, T0 + 9))
-    draft = draft_next(replace(KeysetPlan.of(before), keys=keys), before, now=NOW)
+    draft = draft_next(replace(before, keys=keys), before, now=NOW)
     (line,) = [line for line in differences(before, draft) if line.startswith("+ key")]
     assert line.startswith(f"+ key ES256 {evil.thumbprint} for card, held by eve, 2026-")
     assert line.endswith(f", kid {json.dumps(kid)}")
@@ -321,7 +322,7 @@ def test_a_draft_that_is_there_is_left_as_it_is() -> None:
     """With its signatures, and with what people drafted besides: it says all that is to be said."""
     state, keyset = store(CARD2), first()
     half = signed(draft_of(state), "ann")
-    theirs = KeysetPlan.of(keyset).following(state, now=LATER, until=LATER)
+    theirs = following(keyset, state, now=LATER, until=LATER)
     theirs = replace(theirs, root=quorum(2, "ann", "bob", "dan"))
     for draft in (half, draft_next(theirs, keyset, now=LATER)):
         assert draft_if_due(state, keyset, draft, now=LATER + 20 * DAY) == (draft, False)
@@ -347,7 +348,7 @@ def test_a_draft_that_will_not_do_is_drafted_anew(stale: KeysetStatement) -> Non
 def test_the_stores_own_draft_says_no_more_than_the_store() -> None:
     """However late somebody looks, and on whatever host it was made; but for one of the future."""
     state, keyset = store(CARD2, REVOKED), first()
-    theirs = KeysetPlan.of(keyset).following(state, now=LATER, until=LATER + 90 * DAY)
+    theirs = following(keyset, state, now=LATER, until=LATER + 90 * DAY)
     for draft in (draft_of(state), draft_next(theirs, keyset, now=LATER)):
         assert says_more(state, keyset, draft, now=LATER + 20 * DAY) == ()
     (only,) = says_more(state, keyset, draft_of(state), now=NOW)
@@ -363,7 +364,7 @@ def test_a_key_that_retires_after_the_draft_makes_no_stranger_of_its_author() ->
     anew = draft_of(after, now, drafted)
     assert [key.roles for key in anew.keys] == [("release",)]
     assert says_more(after, keyset, drafted, now=now) == ()
-    theirs = replace(KeysetPlan.of(drafted), keys=(*drafted.keys, online("evil", "card")))
+    theirs = replace(drafted, keys=(*drafted.keys, online("evil", "card")))
     draft = draft_next(theirs, keyset, now=NOW + 61 * DAY)
     assert any("+ key ES256" in line for line in says_more(after, keyset, draft, now=now))
 
@@ -372,7 +373,7 @@ def test_too_few_roots_are_mended_by_people_alone() -> None:
     """No draft of cron's can fix that; theirs is told whole, as the store has nothing like it."""
     state, keyset = store(*LOST_TWO), first()
     assert refusal(draft_if_due, state, keyset, None, now=LATER) == "statement.threshold"
-    theirs = KeysetPlan.of(keyset).revoking([thumbprint("ann"), thumbprint("bob")])
+    theirs = revoking(keyset, [thumbprint("ann"), thumbprint("bob")])
     draft = draft_next(replace(theirs, root=quorum(1, "cat", "dan")), keyset, now=LATER)
     more = says_more(state, keyset, draft, now=LATER)
     assert any("held by dan" in change for change in more)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cardsign.issuer.keyset import KeysetPlan, draft_next
+from cardsign.issuer.keyset import draft_next
 from cardsign.issuer.release import ReleasePlan, draft_following
 from cardsign.keys.ledger import KeyRecord, StoreState
-from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.signing import sign_statement
@@ -33,9 +33,11 @@ def online(name: str, *roles: Any, days: int = 400) -> IssuerKey:
     return IssuerKey(key(name).public, roles, "harbour", T0, T0 + days * 86_400)
 
 
-def plan(**changes: Any) -> KeysetPlan:
+def plan(**changes: Any) -> KeysetStatement:
     """Two of three roots, one recovery key, one key for each role."""
     members: dict[str, Any] = {
+        **{"envelope": Envelope(TYP_KEYSET, b"", ()), "epoch": 1, "version": 1, "prev": None},
+        **{"iat": T0, "exp": T0},
         "issuer": "tides.example",
         "origins": ("https://tides.example",),
         "root": quorum(2, "ann", "bob", "cat"),
@@ -43,7 +45,7 @@ def plan(**changes: Any) -> KeysetPlan:
         "keys": (online("card", "card"), online("rel", "release")),
         "revoked": frozenset(),
     }
-    return KeysetPlan(**{**members, **changes})
+    return KeysetStatement(**{**members, **changes})
 
 
 def record(name: str, state: Any = "active", *roles: Any, **changes: Any) -> KeyRecord:

@@ -21,6 +21,7 @@ from cardsign.keys.ledger import (
     StoreState,
     fold_all,
 )
+from cardsign.keys.store import KeyStore
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 EMPTY = StoreState()
@@ -91,6 +92,20 @@ def list_keys(state: StoreState, version: int, *names: str, at: float = 0) -> St
     held = HeldStatement((1, version), f"{version:064}", BLOB)
     listed = {public(name).thumbprint for name in names}
     return change(state, agenda.keep_keyset, held, listed, now=after(at))
+
+
+def take_due_step(store: KeyStore, *, now: datetime, settings: TimelineSettings) -> Step | None:
+    """Take the next due step that changes a key, and return it, unless another one was faster."""
+    taken: Step | None = None
+
+    def decide(state: StoreState) -> list[Event]:
+        nonlocal taken
+        ahead = [step for step in steps(state, settings, now) if step.action != "generate"]
+        taken = next((step for step in ahead if step.is_due(now)), None)
+        return take(state, taken, settings, now) if taken else []
+
+    store.commit(decide, now=now)
+    return taken
 
 
 def due(state: StoreState, action: str, name: str, at: float) -> Step | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.issuer.keyset import KeysetPlan, draft_next, write_draft
+from cardsign.issuer.keyset import draft_next, write_draft
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import history
 from cardsign.keys.ledger import statement_blob
@@ -33,7 +33,7 @@ from tests.keys.issuing import (
 
 def second(before: KeysetStatement, *names: str) -> KeysetStatement:
     """The next version, by ann and bob if nobody is named."""
-    return signed(draft_next(KeysetPlan.of(before), before, now=NOW), *(names or ("ann", "bob")))
+    return signed(draft_next(before, before, now=NOW), *(names or ("ann", "bob")))
 
 
 def keep(store: KeyStore, *statements: KeysetStatement) -> bool:
@@ -93,7 +93,7 @@ def test_a_key_that_the_next_keyset_drops_ends_here(store: QuickStore) -> None:
     store.add(key("card"))
     store.add(key("rel"), roles=("release",))
     one = first()
-    fewer = replace(KeysetPlan.of(one), keys=(online("new", "card"), online("rel", "release")))
+    fewer = replace(one, keys=(online("new", "card"), online("rel", "release")))
     keep(store, one, signed(draft_next(fewer, one, now=NOW), "ann", "bob"))
     states = {record.thumbprint: record.state for record in store.load().keys}
     assert states == {thumbprint("card"): "revoked", thumbprint("rel"): "active"}
@@ -115,7 +115,7 @@ def test_a_history_that_somebody_wrote_is_found_out(store: Any) -> None:
     """By the statements themselves (threat 22)."""
     keep(store, first())
     other = first(root=quorum(1, "eve"), recovery=None)
-    forged = signed(draft_next(KeysetPlan.of(other), signed(other, "eve"), now=NOW), "eve")
+    forged = signed(draft_next(other, signed(other, "eve"), now=NOW), "eve")
     put(store, forged, write_draft(forged))
     assert refusal(history.kept_keysets, store) == "keystore.audit_broken"
 

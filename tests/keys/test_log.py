@@ -15,7 +15,7 @@ from cardsign.keys import agenda
 from cardsign.keys.ledger import StoreState, read_line, write_line
 from cardsign.keys.store import FolderStore, open_store
 from tests.keys.conftest import QuickStore
-from tests.keys.states import BLOB, NOON, QUICK, after, public, published
+from tests.keys.states import BLOB, NOON, QUICK, after, public, published, take_due_step
 
 STRANGE = "0" * 64
 CARD = {"name": "agent-card.json", "payload_sha256": BLOB, "kids": [], "url": None}
@@ -33,7 +33,7 @@ def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> Qui
     store.add(another_es256, now=after(1))
     kids = [key.kid for key in store.state.keys]
     store.commit(agenda.record_publication, published(after(10), kids, kids[:1]), now=after(10))
-    store.take_due_step(now=after(300), settings=replace(QUICK, rotate_every=0))
+    take_due_step(store, now=after(300), settings=replace(QUICK, rotate_every=0))
     store.commit(agenda.record_publication, published(after(310), kids), now=after(310))
     store.commit(agenda.revoke, kids[0], reason="superseded", now=after(320))
     return store

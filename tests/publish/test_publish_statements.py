@@ -13,7 +13,7 @@ import pytest
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import PublishRefused
-from cardsign.issuer.keyset import KeysetPlan, draft_next, write_draft
+from cardsign.issuer.keyset import draft_next, write_draft
 from cardsign.issuer.release import ReleasePlan, card_digest
 from cardsign.jose.keys import JwkSet
 from cardsign.publish.generation import Generation, load_current
@@ -148,7 +148,7 @@ def test_without_statements_every_key_is_published(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------ keysets and their releases
 
-TWO = signed(draft_next(KeysetPlan.of(ONE), ONE, now=NOW), "ann", "bob")
+TWO = signed(draft_next(ONE, ONE, now=NOW), "ann", "bob")
 AHEAD = Issued((document(ONE), document(TWO)), document(R1))
 TOGETHER = Issued(AHEAD.keysets, document(released(TWO, R1, LISTED)))
 
@@ -318,7 +318,7 @@ def test_a_history_longer_than_one_refresh_can_be_gone_on_with(tmp_path: Path) -
     history = [first("ann", "bob", root=quorum(1, "ann"))]
     while len(history) < MAX_STEPS + 4:
         before = history[-1]
-        history.append(signed(draft_next(KeysetPlan.of(before), before, now=NOW), "ann"))
+        history.append(signed(draft_next(before, before, now=NOW), "ann"))
     listing = released(history[-1], None, LISTED)
     issued = Issued(tuple(map(document, history)), document(listing))
     generation = put(tmp_path / "public", issued)

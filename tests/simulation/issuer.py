@@ -18,7 +18,7 @@ from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer.keyset import accept_keyset, draft_keyset, keyset_due
-from cardsign.issuer.release import ReleaseChanges, card_digest, sign_next_release
+from cardsign.issuer.release import ReleasePlan, card_digest, sign_next_release
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.keys import agenda
@@ -30,6 +30,7 @@ from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset
 from cardsign.statements.release import ReleaseStatement
 from cardsign.statements.signing import sign_statement
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
+from tests.keys.states import take_due_step
 from tests.simulation.clockwork import CARD, DAY, HOME, HOUR, JWKS, Clockwork, at
 from tests.simulation.peers import MemoryStore
 from tests.support import PORTABLE, dump
@@ -133,7 +134,7 @@ class Issuer:
         timeline = self.setting.timeline
         if self.keysets:
             self.store.commit(lambda state: follow_events(self.store, state), now=now)
-        while step := self.store.take_due_step(now=now, settings=timeline):
+        while step := take_due_step(self.store, now=now, settings=timeline):
             self.world.note(f"issuer: {step.action} {step.key.kid}")
         for due in steps(self.store.state, timeline, now):
             if due.action == "generate" and due.is_due(now):
@@ -201,7 +202,7 @@ class Issuer:
     def _release(self, now: datetime, card: bytes) -> None:
         self.newest_digest = card_digest(card)
         lifetime = timedelta(seconds=self.setting.release_life)
-        changes = ReleaseChanges(cards=((URL, card),), lifetime=lifetime)
+        changes = ReleasePlan(((URL, card_digest(card)),), lifetime=lifetime)
         if (signed := sign_next_release(self._work(now), changes)) is not None:
             self.release = signed
             said = f"release {self.release.seq} of keyset 1.{self.release.keyset.version}"
@@ -288,7 +289,7 @@ class Issuer:
         """At 3 a.m.: a key is revoked with all of its custody, the card signed and published."""
         now = self.clock(t, 0)
         self.store.commit(agenda.revoke, kid, reason="compromised", now=now)
-        while self.store.take_due_step(now=now, settings=self.setting.timeline):
+        while take_due_step(self.store, now=now, settings=self.setting.timeline):
             pass
         for key in self.store.state.keys:
             if key.state == "revoked":

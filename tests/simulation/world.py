@@ -384,11 +384,9 @@ class World:
         newest = read_release(site.live(RELEASE_PATH, cut) or b"")
         path = KEYSET_PATH.format(epoch=newest.keyset.epoch, version=newest.keyset.version)
         keyset = read_keyset(site.live(path, cut) or b"")
-        plan = ReleasePlan(cards=((URL, card_digest(card)),))
+        plan = ReleasePlan(((URL, card_digest(card)),), lifetime=FORGED_LIFE)
         seq = max(newest.seq, verifier.knows_release_of()) + 1
-        draft = draft_following(
-            plan, keyset, newest, seq=seq, now=at(t + verifier.offset), lifetime=FORGED_LIFE
-        )
+        draft = draft_following(plan, keyset, newest, seq=seq, now=at(t + verifier.offset))
         listed = [key.public.thumbprint for key in keyset.keys if "release" in key.roles]
         thumbprints = [name for name in listed if name not in newest.revoked]
         keys = [self.issuer.store.private[thumbprint] for thumbprint in thumbprints]
