@@ -222,7 +222,9 @@ def _read_toml(text: str, file: str) -> list[SourceValue]:
         value = json.loads(json.dumps(read_toml(text.encode()), default=str))
         return [SourceValue(file, value, lines=find_lines(text))]
     except (ValueError, RecursionError) as exc:
-        raise BuildRefused("build.syntax", f"not TOML: {exc}", path=file) from exc
+        match = re.search(r"at line (\d+)", str(exc))
+        line = int(match[1]) if match else None
+        raise BuildRefused("build.syntax", f"not TOML: {exc}", path=file, line=line) from exc
 
 
 # YAML.

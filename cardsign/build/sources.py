@@ -282,9 +282,8 @@ def _take_providers(document: SourceValue, draft: Draft) -> None:
         derived, requirements = derive_security(schemes, required=required, by_hand=by_hand)
     except CardRefused as refused:
         raise document.get("auth").refuse_as(refused) from refused
-    for name in by_hand:
-        place = document.get("securitySchemes", name)
-        draft.take(("securitySchemes", name), by_hand[name], place)
+    for name, value in by_hand.items():
+        draft.take(("securitySchemes", name), value, document.get("securitySchemes", name))
     # The last alternative may be the one without a scheme.
     for place, alternative in zip(providers, requirements, strict=False):
         for name in members_of(members_of(alternative).get("schemes")):
@@ -343,8 +342,7 @@ def take_skills(sources: Sequence[Path], draft: Draft) -> None:
         files = find_skills(source, patterns)
         take_files(files, files[0] if len(files) == 1 else source / MAIN, draft)
         if files:
-            folder = SourceValue(str(source))
-            draft.take(("name",), _id(source.resolve().name), folder)
+            draft.take(("name",), _id(source.resolve().name), SourceValue(str(source)))
 
 
 def find_skills(source: Path, patterns: Sequence[str]) -> list[Path]:

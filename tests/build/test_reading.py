@@ -29,7 +29,7 @@ REFUSED = {
     "a frontmatter that is a list": ("a.md", "---\n- a\n---\n", 2, "expected an object"),
     "a frontmatter without end": ("a.md", "---\nname: a\n", 1, "no closing line"),
     "a frontmatter with a fault": ("a.md", "---\nname: a\nb: c: d\n---\n", 3, "mapping values"),
-    "no TOML": ("a.toml", 'a = 1\nb = "c\n', None, r"not TOML: .*line 2"),
+    "no TOML": ("a.toml", 'a = 1\nb = "c\n', 2, "not TOML"),
     "no JSON": ("a.json", '{\n  "a": 1,\n}', 3, "expected"),
     "JSON with a member twice": ("a.json", '{"a": 1,\n "a": 2}', 2, "already has a member"),
     "another suffix": ("a.ini", "a = 1\n", None, "ends in none of"),
