@@ -270,6 +270,10 @@ LONG = f"https://me:{'TOPSECRET' * 150}@tides.example/"
         ("inspect", "SECRET"),
         ("help", "SECRET"),
         ("SECRET",),
+        ("keys", "import", "SECRET"),
+        ("sign", "SECRET", "-o", "signed.json"),
+        ("sign", "card.json", "-o", "signed.json", "--key", "SECRET"),
+        ("sign", "card.json", "-o", "signed.json", "--key", "env:K", "--public", "SECRET"),
     ],
     ids=" ".join,
 )

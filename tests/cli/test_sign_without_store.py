@@ -1,4 +1,4 @@
-"""A key without a key store, where no story says it: in Python, and typed in the wrong place."""
+"""A key without a key store, in Python; ``transcripts/sign-key.txt`` has the commands."""
 
 from __future__ import annotations
 
@@ -9,41 +9,18 @@ import pytest
 
 import cardsign as door
 from cardsign.jose.keys import PrivateKey
-from tests.cli.conftest import PASSPHRASE, Cardsign
-from tests.support import PORTABLE, encrypted_pem, private_jwk, private_pem
+from tests.cli.conftest import PASSPHRASE
+from tests.support import PORTABLE, encrypted_pem, private_jwk
 
 pytestmark = pytest.mark.usefixtures("cheap")
 
 KID = "card-2026"
 KEY = PrivateKey.generate("ES256", kid=KID)
 OTHER = PrivateKey.generate("ES256", kid="card-2025")
-PLAIN = private_pem(KEY).decode()
 SEALED = encrypted_pem(KEY, PASSPHRASE)
 BOTH = (
     b'{"keys": [' + private_jwk(OTHER, kid="card-2025") + b", " + private_jwk(KEY, kid=KID) + b"]}"
 )
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("keys", "import", PLAIN),
-        ("sign", "card.json", "-o", "out", "--key", "env:K", "--public", PLAIN),
-        ("sign", f"./{PLAIN}", "-o", "signed.json"),
-        ("sign", "card.json", "-o", "signed.json", "--key", PLAIN),
-    ],
-)
-def test_a_pem_in_the_place_of_a_name_is_not_printed(
-    words: tuple[str, ...], cardsign: Cardsign
-) -> None:
-    """Whether click takes it for an option, or no file has that name; a CI job keeps its log."""
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    done = cardsign(*words, "--json")
-    printed = done.err + done.text
-    assert (done.status, "not shown: it may be a key" in printed) == (2, True)
-    assert "`(not shown" not in printed
-    body = PLAIN.splitlines()[1]
-    assert not [at for at in range(len(body) - 12) if body[at : at + 12] in printed]
 
 
 @pytest.mark.parametrize("data", [SEALED, BOTH], ids=["encrypted PEM", "one of a JWK Set"])
