@@ -207,7 +207,7 @@ def test_a_host_is_no_url() -> None:
     with pytest.raises(CardRefused, match="is not written as https://host") as caught:
         cardsign.discover("x.example", policy=POLICY)
     assert caught.value.code == "card.interface_url"
-    assert "https://x.example" in caught.value.hint
+    assert "https://host" in caught.value.hint
 
 
 # ------------------------------------------------------------------ misuse

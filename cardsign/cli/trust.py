@@ -30,7 +30,7 @@ from cardsign.trust.policy import (
     check_jwks_url,
     load_policy,
 )
-from cardsign.trust.policyfile import anchor_members
+from cardsign.trust.policyfile import anchor_members, with_issuer
 from cardsign.trust.session import StatementCache
 from cardsign.trust.walk import NO_STATEMENTS, Ask, SuppliedStatements, load_statements
 from cardsign.urls import Url, is_url, parse_place, parse_url
@@ -250,7 +250,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         origin = parse_url(agent["cards"][0]).origin
         proposal = enroll.propose_published(origin, ask, limits=limits, roots=False, now=now)
         added.append((_with_freshness(agent, proposal), proposal))
-    texts = [enroll.entry_text(members, proposal) for members, proposal in added]
+    texts = [with_issuer("", members, proposal.anchor).lstrip() for members, proposal in added]
     lines = "\n".join(texts).splitlines()
     show(Answer({"policy": str(policy.path), "entries": texts}, lines))
     if not added:

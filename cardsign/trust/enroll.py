@@ -221,11 +221,6 @@ def check_told(proposal: Proposal, digest: str) -> None:
 _DO_NOT_ADD: Final = "Do not add it. Ask the issuer over another channel which digest is right."
 
 
-def entry_text(members: Mapping[str, Any], proposal: Proposal) -> str:
-    """Return the new entry as it would stand in `trust.toml`."""
-    return with_issuer("", members, proposal.anchor).lstrip()
-
-
 def add_issuers(
     policy: Policy,
     entries: Sequence[tuple[Mapping[str, Any], Proposal]],

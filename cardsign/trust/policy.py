@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import CardRefused, FileMissing, UsageFault, check_type, closest
+from cardsign.errors import CardRefused, UsageFault, check_type, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
@@ -460,10 +460,9 @@ def load_policy(named: Path | None = None, *, here: bool = True) -> Policy | Non
     """Read the policy that is named or found (:func:`find_policy`); None where there is none.
 
     Raises:
-        UsageFault: ``file.not_found``: the one that is named; ``policy.malformed``;
-            ``config.not_allowed``: it was only found, and says what only a policy that is named
-            may say.
-        FileFault: It is a link, or cannot be read.
+        UsageFault: ``policy.malformed``; ``config.not_allowed``: it was only found, and says what
+            only a policy that is named may say.
+        FileMissing, FileFault: The one that is named is not there, is a link, or cannot be read.
     """
     path = find_policy(named, here=here)
     if path is None:
@@ -471,9 +470,4 @@ def load_policy(named: Path | None = None, *, here: bool = True) -> Policy | Non
     from cardsign.trust.policyfile import read_policy
 
     is_named = named is not None or bool(os.environ.get(POLICY_VARIABLE))
-    try:
-        return read_policy(path, is_own=is_named or path != Path(POLICY_FILE))
-    except FileMissing as fault:
-        missing = "there is no such policy file"
-        hint = "Check the path. A new one is begun by: cardsign trust add URL"
-        raise UsageFault("file.not_found", missing, path=str(path), hint=hint) from fault
+    return read_policy(path, is_own=is_named or path != Path(POLICY_FILE))

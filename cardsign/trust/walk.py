@@ -279,7 +279,11 @@ class Walk:
             if lawful := self._lawful(check, number):
                 return self._accept(self._single(lawful, "statements that the anchor means"))
         if self._mismatched:
-            self.notes.append(Finding("statement.anchor", _mismatch(pin, self._mismatched)))
+            first = min(self._mismatched, key=lambda statement: statement.number)
+            pinned = pin if isinstance(pin, KeysetId) else "a root set"
+            count = len(self._mismatched)
+            message = f"pinned {pinned}, but got {count} keysets, the oldest {first.id}"
+            self.notes.append(Finding("statement.anchor", message))
         return None
 
     def onward(self, keyset: KeysetStatement) -> KeysetStatement:
@@ -395,16 +399,6 @@ class Walk:
     def reasons(self) -> tuple[Finding, ...]:
         """Everything to be told about the walk."""
         return (*self.notes, *self._refused.values())
-
-
-def _mismatch(pin: KeysetId | RootAnchor, statements: Sequence[KeysetStatement]) -> str:
-    """Return that statements came, and not the one that the policy pins."""
-    first = min(statements, key=lambda statement: statement.number)
-    got = f"keyset {first.label} ({first.digest[:4]}...)"
-    got = got if len(statements) == 1 else f"{len(statements)} keysets, the oldest {got}"
-    if isinstance(pin, RootAnchor):
-        return f"the policy pins a root set, but no keyset with it came: got {got}"
-    return f"pinned keyset {pin.label} ({pin.digest[:4]}...), but got {got}"
 
 
 @dataclass(frozen=True, slots=True)

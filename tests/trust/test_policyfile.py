@@ -165,7 +165,11 @@ REFUSED: dict[str, tuple[str, int | None, str]] = {
     "tables of another name": ("format = 1\n\n[[issuers]]", 3, "did you mean 'issuer'?"),
     "a format in quotes": ('format = "1"', 1, "a valid integer"),
     "a newer format": ("format = 2", 1, "update cardsign"),
-    "an origin and a space": (policy_text(origins='["https://a.example "]'), 4, "the white space"),
+    "an origin and a space": (
+        policy_text(origins='["https://a.example "]'),
+        4,
+        "is not written as",
+    ),
     "issuers in words": ('format = 1\nissuer = "acme"', 2, "a valid list"),
     "a name with a slash": (policy_text(name="../acme"), 3, "needs 1 to 64 of a-z"),
     "a name and a path": (policy_text(name="acme/../x"), 3, "needs 1 to 64 of a-z"),
