@@ -372,7 +372,8 @@ def _add_extension(facts: _Facts, uri: str, path: str, extension: _Members) -> N
     facts[key] = _Fact(_REQUIRED_EXTENSION if is_required else _OFFER, label, path)
     if is_required:
         place = append(path, "required")
-        facts[*key, "required"] = _Fact(_DEMAND, f"`required` of {label}", place)
+        demand = _Fact(_DEMAND, f"`required` of {label}", place, extension["required"])
+        facts[*key, "required"] = demand
     _add_members(facts, key, path, extension, frozenset({"uri", "required"}))
 
 
@@ -441,16 +442,16 @@ def _list_interfaces(document: _Members) -> _Facts:
 def _add_modes(facts: _Facts, key: _Key, owner: _Members, document: _Members, path: str) -> None:
     """Add the modes of a card or skill; a skill that lists none has those of the card."""
     for kind in ("input", "output"):
-        place, listed = append(path, f"{kind}Modes"), owner.get(f"{kind}Modes")
-        is_inherited = listed is None
-        if is_inherited:
+        place, own = append(path, f"{kind}Modes"), owner.get(f"{kind}Modes")
+        if own is None:
             place = f"/default{kind.title()}Modes"
-            listed = document.get(place[1:])
-        modes: dict[str, Json] = {f"{kind} mode {mode!r}": None for mode in elements_of(listed)}
-        if is_inherited and owner is not document and len(modes) > MAX_INHERITED:
-            modes = {f"{kind} modes of the card": listed}
-        for label, value in modes.items():
-            facts[*key, "mode", label] = _Fact(_OFFER, label, place, value)
+        listed = elements_of(document.get(place[1:]) if own is None else own)
+        if own is None and owner is not document and len(listed) > MAX_INHERITED:
+            label = f"{kind} modes of the card"
+            facts[*key, "mode", kind] = _Fact(_OFFER, label, place, listed)
+            continue
+        for label in (f"{kind} mode {mode!r}" for mode in listed):
+            facts[*key, "mode", label] = _Fact(_OFFER, label, place)
 
 
 def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _Members]]:
