@@ -1,8 +1,9 @@
-"""Wide schemas cost in proportion to their size, by the calls that are counted, not by time."""
+"""Wide cards and schemas cost in proportion to their size: most by counted calls, not by time."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
