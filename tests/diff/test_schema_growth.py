@@ -89,10 +89,10 @@ def test_lint_of_a_wide_schema_is_cheap(make: Callable[[int, int], Schema]) -> N
 
 
 def test_the_modes_of_a_card_are_not_compared_for_each_of_its_skills() -> None:
-    """Skills that name none have those of the card; ten million pairs would take ten seconds."""
+    """Skills that name none have those of the card; ten million pairs would take two seconds."""
     skills = [{"id": f"s{at}"} for at in range(2500)]
     modes = ([f"{side}/{at}" for at in range(4000)] for side in "ab")
     old, new = (json.dumps({"skills": skills, "defaultInputModes": one}).encode() for one in modes)
     begun = time.process_time()
     diff_cards(old, new)
-    assert time.process_time() - begun < 3
+    assert time.process_time() - begun < 1
