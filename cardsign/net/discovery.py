@@ -78,12 +78,10 @@ def look_up(
     """
     look = partial(_look_once, verifier, card_url(url), subject, supplied, at)
     discovery = look(url, fresh=fresh)
-    place, name = discovery.url, discovery.report.issuer
-    if name is None or not ask_again(discovery.report):
+    if fresh or discovery.report.issuer is None or not ask_again(discovery.report):
         return discovery
-    if verifier.fetcher.is_cooling(place, verifier.policy.issuer(name)):
-        return discovery
-    return look(place, fresh=True)  # a 404 of the canonical path is not asked for twice
+    # Where it was found: a 404 of the canonical path is not asked for twice.
+    return look(discovery.url, fresh=True)
 
 
 def _look_once(

@@ -32,6 +32,7 @@ from cardsign.trust.policy import JwksAnchor, Network, TrustedIssuer
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url
 
+MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
 CONNECT_SECONDS: Final = 5.0  # for the name, for each address, and for TLS: twice a slow network
 USER_AGENT: Final = f"cardsign/{metadata.version('cardsign')}"
 TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
@@ -142,6 +143,8 @@ class FetchSettings:
             url = parse_url(untrusted_url)
         except CardRefused as exc:
             raise FetchFailed("fetch.url", exc.message) from exc
+        if len(url.origin.host) > MAX_HOST_LENGTH:
+            raise FetchFailed("fetch.url", f"the host is longer than {MAX_HOST_LENGTH} characters")
         if url.origin.scheme == "http" and not self.insecure_loopback_http:
             hint = "Use https; for a test server on this machine: --insecure-loopback-http."
             raise FetchFailed("fetch.url", f"{url} is plain http, which others can read", hint=hint)
@@ -225,7 +228,7 @@ class Exchange(httpcore.NetworkBackend):
             FetchFailed: ``fetch.forbidden_address``, ``fetch.timeout``, ``fetch.tls``,
                 ``fetch.failed``.
         """
-        origin = self.url.origin
+        origin, self._has_body = self.url.origin, method != "HEAD"
         ours: list[_Field] = [
             # The authority, without the scheme's own port (RFC 9110 7.2).
             ("Host", str(origin).partition("://")[2]),
@@ -293,16 +296,16 @@ class Exchange(httpcore.NetworkBackend):
         # h11 has made sure that a declared length is a number.
         declared = max(map(int, values(self.headers, "content-length")), default=0)
         size, parts = 0, iter(self._answer.iter_stream())
-        while True:
-            with self._at_work():
-                part = next(parts, None)
-            if part is None:
-                return
+        part: bytes | None = b""
+        while part is not None:
             size += len(part)
-            if max(size, declared) > self._settings.max_bytes:
+            if max(size, declared if self._has_body else 0) > self._settings.max_bytes:
                 message = f"{self.url} answered more than {self._settings.max_bytes} bytes"
                 raise FetchFailed("fetch.too_large", message)
-            yield part
+            if part:
+                yield part
+            with self._at_work():
+                part = next(parts, None)
 
     def close(self) -> None:
         """Close the connection, once no thread is at work on it."""
@@ -524,17 +527,6 @@ class DocumentFetcher:
         self._now = now
         self._pages: dict[PageKey, _Page] = {}
         self._lock = threading.Lock()
-
-    def is_cooling(self, url: str, issuer: TrustedIssuer | None) -> bool:
-        """Return whether a card was asked for early a short while ago.
-
-        Args:
-            url: Of the card, in its normal form.
-            issuer: As for :meth:`fetch`.
-        """
-        settings = self.settings.for_issuer(issuer)
-        page = self._pages.get((url, settings.access, settings.max_bytes))
-        return page is not None and _is_within(page.hurried_at, COOLDOWN, self._now())
 
     def fetch(
         self, url: str, *, max_bytes: int, fresh: bool = False, issuer: TrustedIssuer | None = None

@@ -196,6 +196,7 @@ REFUSED = {
     "a member more": answer(result={}, Result={"name": "evil"}),
     "a request": answer(result={}, method="SendMessage"),
     "a result that is no object": answer(result=[{}]),
+    "an error about another call": answer(error={"code": 1, "message": ""}, id="deadbeef"),
     "an error without a code": answer(error={"message": "no"}),
     "an error that is text": answer(error="no"),
     "an error whose code is true": answer(error={"code": True, "message": "no"}),

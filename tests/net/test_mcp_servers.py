@@ -116,6 +116,7 @@ HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
     "endless tools": (peer({"tools": [TOOL] * 1000, **AGAIN}), BuildRefused, "build.limit"),
     "a giant tool": (peer({"tools": [GIANT]}), FetchFailed, "fetch.too_large"),
     "tools that are no list": (peer({"tools": {}}), BuildRefused, "build.unsupported"),
+    "a refusal": (http(b"{}", status="403 No"), FetchFailed, "fetch.status"),
     "an error": (peer(), BuildRefused, "build.unsupported"),
 }
 
