@@ -10,6 +10,7 @@ import pytest
 
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
+from cardsign.trust.lock import LockedRelease
 from cardsign.trust.walk import ReleaseChoice, choose_release
 from tests.statements.making import DAY, NOW, T0, thumbprint
 from tests.trust.establishing import codes
@@ -87,3 +88,15 @@ def test_of_two_of_one_number_neither_is_believed(one: bytes) -> None:
 
     settled = chosen(one, [six, other, release(one, seq=7)])
     assert (number(settled), settled.contested) == (7, None)
+
+
+def test_the_lock_decides_between_two_releases_of_its_number(one: bytes) -> None:
+    """The other one was never seen by whoever raised the lock; without a lock neither counts."""
+    ours = read_release(release(one, seq=6))
+    other = read_release(release(one, "rel2", seq=6, exp=T0 + DAY))
+    for locked, accepted in ((LockedRelease.of(ours), ours), (None, None)):
+        choice = choose_release(
+            None, [other, ours], read_keyset(one), locked, now=NOW, skew=timedelta(0)
+        )
+        assert choice.release == accepted
+        assert codes(choice.notes) == ["statement.fork"]
