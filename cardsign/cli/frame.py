@@ -366,12 +366,10 @@ class Command(click.Command):
         """Read the words. Of two values of an option click would take the last in silence."""
         with _naming_help(ctx):
             *_, params = self.make_parser(ctx).parse_args(list(args))
-            for param in params:
-                takes_one = isinstance(param, click.Option) and not (
-                    param.multiple or param.is_flag
-                )
-                if takes_one and params.count(param) > 1 and not ctx.resilient_parsing:
-                    ctx.fail(f"option '{param.opts[-1]}' is given twice, and takes one value")
+            for option in (param for param in params if isinstance(param, click.Option)):
+                takes_one = not (option.multiple or option.is_flag or ctx.resilient_parsing)
+                if takes_one and params.count(option) > 1:
+                    ctx.fail(f"option '{option.opts[-1]}' is given twice, and takes one value")
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -56,8 +56,8 @@ recovery_option: Final = partial(
     type=frame.FILE,
     help=f"Sign with this recovery key. Its passphrase is in {RECOVERY_VARIABLE}, or asked for.",
 )
-publication_option: Final = click.option(
-    "--publication",
+publication_option: Final = partial(
+    click.option,
     type=frame.DIR,
     help="The publication directory [default: `publish` of cardsign.toml].",
 )
@@ -81,7 +81,7 @@ root_keystore_option: Final = click.option(
     "--root-keystore",
     type=read_place,
     metavar="DIR",
-    help="A key store with root keys, such as on a USB stick; it signs the next keyset too.",
+    help="Where root keys lie apart, such as on a USB stick; they sign the next keyset too.",
 )
 
 

@@ -28,7 +28,7 @@ from cardsign.issuer.reconcile import reconcile
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role, name_roles
 from cardsign.keys.secrets import new_passphrase, user_file, user_policy
-from cardsign.keys.store import StorePlace, create_store, is_taken, read_place
+from cardsign.keys.store import StorePlace, create_store, is_taken
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files, newest_generation
 from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_publication
@@ -44,12 +44,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     metavar="DEPARTMENT-AGENT",
     help="Make a new agent instead: contract card, code, test, make targets and workflow.",
 )
-@click.option(
-    "--root-keystore",
-    metavar="DIR",
-    type=read_place,
-    help="Where the root key is kept, such as on a USB stick [default: with the others].",
-)
+@issuer.root_keystore_option
 @click.option(
     "--recovery-out",
     type=frame.FILE,
@@ -223,12 +218,7 @@ def schema() -> None:
 @click.option(
     "--drop-others", is_flag=True, help="Stop publishing extended and 0.3 cards that are not named."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=frame.DIR,
-    help="The publication directory [default: `publish` of cardsign.toml].",
-)
+@issuer.publication_option("-o", "--output")
 @click.option(
     "--max-age",
     metavar="SECONDS",

@@ -18,17 +18,11 @@ from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer import keyset as keysets
+from cardsign.issuer import release as releases
 from cardsign.issuer.cards import to_list
 from cardsign.issuer.epochs import recover as recover_issuer
 from cardsign.issuer.epochs import write_settings
 from cardsign.issuer.reconcile import publish_keyset, renew_release
-from cardsign.issuer.release import (
-    RELEASE_LIFETIME,
-    ReleasePlan,
-    is_release_due,
-    list_named,
-    needed_keyset,
-)
 from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
 from cardsign.keys.secrets import terminal_prompt
@@ -193,7 +187,7 @@ def sign(
     type=frame.FILE,
     help="Make a new recovery key too, encrypted, because the old one has been used.",
 )
-@issuer.publication_option
+@issuer.publication_option("--publication")
 @issuer.recovery_option(required=True)
 @issuer.unlock_options
 @frame.yes_option
@@ -230,7 +224,7 @@ def recover(
         digest=digest,
         new_recovery_out=new_recovery_out,
     )
-    now, previous = moment(), needed_keyset(store)
+    now, previous = moment(), releases.needed_keyset(store)
     if now.timestamp() >= previous.exp:
         clock = "the newest keyset has ended by this machine's clock, which may be ahead"
         say(f"{clock}: publish only if it is {day(now)}")
@@ -264,7 +258,7 @@ def _write_settings(statement: KeysetStatement, place: StorePlace, publication: 
 
 @keyset.command(example="cardsign keyset publish next.json")
 @click.argument("file", metavar="STATEMENT")
-@issuer.publication_option
+@issuer.publication_option("--publication")
 @issuer.unlock_options
 @frame.dry_run_option
 def publish(file: str, publication: Path | None, keystore: KeystoreOptions) -> int:
@@ -294,7 +288,7 @@ def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
 
     A draft can be shown where there is no key store too.
     """
-    statement = needed_keyset(keystore.open()) if file is None else read_statement(file)
+    statement = releases.needed_keyset(keystore.open()) if file is None else read_statement(file)
     store = keystore.open_if_any()
     kept = kept_keysets(store) if store else ()
     previous = next((keyset for keyset in reversed(kept) if keyset.id < statement.id), None)
@@ -351,11 +345,11 @@ def release() -> None:
 @click.option(
     "--days",
     type=click.IntRange(1, 14),
-    default=RELEASE_LIFETIME.days,
+    default=releases.RELEASE_LIFETIME.days,
     help="How long it is valid.",
 )
 @click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
-@issuer.publication_option
+@issuer.publication_option("--publication")
 @issuer.unlock_options
 @frame.dry_run_option
 def renew(
@@ -378,10 +372,10 @@ def renew(
     Exit status 1: something is left for a person.
     """
     work = keystore.work(project_config(publication))
-    cards = list_named(work, map(_card, card))
+    cards = releases.list_named(work, map(_card, card))
     for part in () if card else work.by_agent():
         cards += to_list(part)
-    plan = ReleasePlan(
+    plan = releases.ReleasePlan(
         tuple(cards),
         dict(cards) if raise_floor else {},
         lifetime=timedelta(days=days),
@@ -401,8 +395,8 @@ def show_release(keystore: KeystoreOptions) -> int:
     statement, or when it was signed while the clock was ahead.
     """
     store = keystore.open()
-    keyset, newest = needed_keyset(store), kept_release(store)
-    is_due = newest is None or is_release_due(newest, keyset.id, now=moment())
+    keyset, newest = releases.needed_keyset(store), kept_release(store)
+    is_due = newest is None or releases.is_release_due(newest, keyset.id, now=moment())
     view = {"due": is_due, **(release_json(newest) if newest else {})}
     lines = _release_lines(newest) if newest else ()
     status = errors.EXIT_NOT_TRUSTED if is_due else errors.EXIT_OK
