@@ -257,12 +257,8 @@ def project_config(publication: Path | None = None) -> ProjectConfig:
 def check_cards(config: ProjectConfig) -> None:
     """Refuse a command without a CARD where ``cardsign.toml`` names none either."""
     if not config.cards:
-        raise UsageFault(
-            "usage.conflict",
-            "no card is named",
-            hint=f"Name CARD, or list the cards in {CONFIG_FILE}: [[card]] with source = "
-            '"card.json" and signed = "signed.json".',
-        )
+        hint = f"Name CARD, or the cards in {CONFIG_FILE}: [[card]] with `source` and `signed`."
+        raise UsageFault("usage.conflict", "no card is named", hint=hint)
 
 
 def allowed_store(folder: Path) -> Path:

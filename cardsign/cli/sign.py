@@ -49,11 +49,9 @@ def read_marker(
     if audience is None and seq is None and expires is None:
         return None
     if audience is None or seq is None or expires is None:
-        raise UsageFault(
-            "usage.conflict",
-            "--extended, --seq and --expires need one another",
-            hint="Give all three; --seq is one above the newest release.",
-        )
+        message = "--extended, --seq and --expires need one another"
+        hint = "--seq is the number of the next release."
+        raise UsageFault("usage.conflict", message, hint=hint)
     check_audience(audience)
     return ExtendedMarker(audience, seq, expiry(expires, now))
 
