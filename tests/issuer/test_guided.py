@@ -172,6 +172,18 @@ def test_a_successor_that_has_ended_replaces_nothing(site: Site) -> None:
     assert (needed_keyset(site.store).version, told.left) == (before + 1, ())
 
 
+def test_a_key_that_signs_at_once_gets_its_successor_in_the_same_call(site: Site) -> None:
+    """Also where an earlier rotation has ended: only what this call retired ends it."""
+    site.now += timedelta(days=61)
+    site.rotate("card", "release", root=True)
+    site.wait(days=4)
+    site.now += timedelta(days=57)
+    waiting = [key for key in site.store.state.keys if key.state == "prepublished"]
+    (following,) = [key.kid for key in waiting if "release" in key.roles]
+    told = site.revoke(following, "superseded", "card", "release", root=True)
+    assert len([line for line in told.done if line.startswith("made release key")]) == 2
+
+
 def test_a_release_key_of_its_own_custody_ends_at_once(site: Site) -> None:
     """The card keys are not touched; verifiers trust it until the roots have signed."""
     release, card = site.active("release"), site.active("card")
