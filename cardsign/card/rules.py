@@ -128,15 +128,15 @@ def nodes_held(received: Node, rewritten: Node) -> tuple[set[Node], set[Node]]:
     """
     whole: set[Node] = set()
     origins: set[Node] = set()
-    in_part: set[Node] = set()
-
-    def collect(node: Node) -> None:
+    pending = [rewritten]
+    while pending:
+        node = pending.pop()
         if isinstance(node, Received):
             whole.add(node)
-            return
-        origins.add(node.origin)
-        for _, child in node.children():
-            collect(child)
+        else:
+            origins.add(node.origin)
+            pending.extend(child for _, child in node.children())
+    in_part: set[Node] = set()
 
     def mark(node: Node) -> bool:
         if node in whole:
@@ -147,7 +147,6 @@ def nodes_held(received: Node, rewritten: Node) -> tuple[set[Node], set[Node]]:
             in_part.add(node)
         return is_held
 
-    collect(rewritten)
     mark(received)
     return whole, in_part
 

@@ -79,10 +79,8 @@ AgentCard name! description! url! preferredTransport additionalInterfaces:[Agent
     securitySchemes:{SecurityScheme} security:[free] defaultInputModes:[string]!
     defaultOutputModes:[string]! skills:[AgentSkill]! signatures:[AgentCardSignature] iconUrl?
 AgentInterface url! transport!
-AgentProvider url! organization!
 AgentCapabilities streaming:bool? pushNotifications:bool? stateTransitionHistory:bool?
     extensions:[AgentExtension]
-AgentExtension uri description required:bool params:free
 AgentSkill id! name! description! tags:[string]! examples:[string] inputModes:[string]
     outputModes:[string] security:[free]
 SecurityScheme type description name in scheme bearerFormat flows:OAuthFlows oauth2MetadataUrl
@@ -90,7 +88,6 @@ SecurityScheme type description name in scheme bearerFormat flows:OAuthFlows oau
 OAuthFlows authorizationCode:OAuthFlow clientCredentials:OAuthFlow implicit:OAuthFlow
     password:OAuthFlow
 OAuthFlow authorizationUrl tokenUrl refreshUrl scopes:{string}
-AgentCardSignature protected! signature! header:free
 """
 #: Members that say who may call, and how: never excused when uncovered.
 _SECURITY: Final = frozenset({"securitySchemes", "securityRequirements", "security"})
@@ -201,10 +198,10 @@ def respelled(
     return renamed
 
 
-def _read_messages(table: str) -> dict[str, Message]:
-    """Return the messages of a table by name."""
+def _read_messages(table: str, others: Mapping[str, Message]) -> dict[str, Message]:
+    """Return the messages of a table by name; those that it does not have are of `others`."""
     lines = [line.split() for line in table.strip().replace("\n    ", " ").splitlines()]
-    messages = {name.rstrip("|"): Message(name.rstrip("|"), {}) for name, *_ in lines}
+    messages = {**others, **{n.rstrip("|"): Message(n.rstrip("|"), {}) for n, *_ in lines}}
     for name, *fields in lines:
         read = (_read_field(text, messages, oneof=name.endswith("|")) for text in fields)
         messages[name.rstrip("|")].fields.update((member.name, member) for member in read)
@@ -233,9 +230,9 @@ def _read_field(text: str, messages: Mapping[str, Message], *, oneof: bool) -> F
     )
 
 
-_MESSAGES_1_0: Final = _read_messages(_A2A_1_0)
+_MESSAGES_1_0: Final = _read_messages(_A2A_1_0, {})
 CARD_1_0: Final = _MESSAGES_1_0["AgentCard"]
-CARD_0_3: Final = _read_messages(_A2A_0_3)["AgentCard"]
+CARD_0_3: Final = _read_messages(_A2A_0_3, _MESSAGES_1_0)["AgentCard"]
 CAPABILITIES_1_0: Final = _MESSAGES_1_0["AgentCapabilities"]
 SKILL_1_0: Final = _MESSAGES_1_0["AgentSkill"]
 

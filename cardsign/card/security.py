@@ -420,16 +420,13 @@ PROVIDERS: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
 
 #: What the words of an `authentication` member mean: A2A 0.2 and what real cards hold.
 AUTHENTICATION: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
+    **{word: PROVIDERS[word] for word in ("api_key", "basic", "mtls", "oidc")},
     "bearer": _http("bearer"),
     "jwt": _http("bearer", bearerFormat="JWT"),
-    "basic": _http("basic"),
     "http": lambda settings: _http(_setting(settings, "scheme"))(settings),
     "apikey": _api_key,
-    "api_key": _api_key,
     "oauth2": _oauth2,
     "openidconnect": _openid,
-    "oidc": _oidc,
-    "mtls": _mtls,
     "mutualtls": _mtls,
     # Google's agents take their callers' tokens as bearers; which ones they are is its matter.
     "gcp_agent_identity": _http("bearer", bearerFormat="gcp-agent-identity"),

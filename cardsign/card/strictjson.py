@@ -167,7 +167,6 @@ def position(prefix: str) -> tuple[int, int]:
 # Where each value of a text stands, and what its first fault is.
 
 
-_PEM: Final = "-----BEGIN"
 _SHOWN_CHARS: Final = 24  # of the input in a message
 _WHITESPACE: Final = re.compile(r"[ \t\n\r]*")
 _WORD: Final = re.compile(r"[-+.0-9A-Za-z_]*")
@@ -308,8 +307,6 @@ class _Walk:
         at = self._pos if at is None else at
         match = _WORD.match(self._text, at, at + _SHOWN_CHARS + 1)
         word = match.group() if match else ""
-        if word == _PEM:
-            return "a PEM file, which holds a key"
         if len(word) > _SHOWN_CHARS:
             return f"`{word[:_SHOWN_CHARS]}...`"
         character = word or self._text[at : at + 1]
@@ -318,14 +315,8 @@ class _Walk:
         return f"U+{ord(character):04X}"
 
     def _expected(self, expected: str, *, at: int | None = None) -> JsonRefused:
-        is_key = self._text.startswith(_PEM)
-        hint = "Name the file of the card, or the JWK Set in place of a PEM file." if is_key else ""
-        message = f"expected {expected}, found {self._found(at)}"
-        return self._refused("json.syntax", message, at=at, hint=hint)
+        return self._refused("json.syntax", f"expected {expected}, found {self._found(at)}", at=at)
 
-    def _refused(
-        self, code: str, message: str, *, at: int | None = None, hint: str = ""
-    ) -> JsonRefused:
+    def _refused(self, code: str, message: str, *, at: int | None = None) -> JsonRefused:
         line, column = position(self._text[: self._pos if at is None else at])
-        path = pointer(*self._path)
-        return JsonRefused(code, message, path=path, line=line, column=column, hint=hint)
+        return JsonRefused(code, message, path=pointer(*self._path), line=line, column=column)

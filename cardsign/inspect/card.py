@@ -199,12 +199,10 @@ def describe_card(card: Card) -> dict[str, Any]:
             for entry in interfaces_of(document, any_spelling=True)
         ],
         "extended_card": declares_extended_card(document, any_spelling=True),
-        "capabilities": [
-            *sorted(name for name, value in capabilities.items() if value is True),
-            *(
-                f"extension {entry.get('uri') or 'without a uri'}"
-                for _, entry in objects_in(capabilities.get("extensions"))
-            ),
+        "capabilities": sorted(name for name, value in capabilities.items() if value is True)
+        + [
+            f"extension {entry.get('uri') or 'without a uri'}"
+            for _, entry in objects_in(capabilities.get("extensions"))
         ],
         "schemes": [
             {"name": name, "type": schemes[name].type, **schemes[name].members}

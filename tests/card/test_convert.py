@@ -176,6 +176,14 @@ def test_what_cannot_be_converted_is_refused(member: str, value: Any, code: str)
     assert caught.value.code == code
 
 
+def test_what_cannot_be_read_is_refused_beside_what_can() -> None:
+    """Older readers look at `security`, whatever 1.0 has."""
+    assert convert_card({**NEW, "security": []}, "1.0")
+    with pytest.raises(CardRefused) as caught:
+        convert_card({**NEW, "security": {}}, "1.0")
+    assert caught.value.code == "card.security"
+
+
 @pytest.mark.needs_shared
 def test_every_card_of_the_corpus_converts_or_says_why(shared: Path) -> None:
     """To all three forms, and nothing but CardRefused is raised."""

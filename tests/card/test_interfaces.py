@@ -180,12 +180,19 @@ def test_the_interfaces_of_a_document_in_any_spelling() -> None:
     document: dict[str, Any] = {
         "URL": IN_A,
         "preferred_transport": "GRPC",
-        "Supported_Interfaces": [{"Url": IN_B, "protocol_binding": "JSONRPC"}],
+        "Supported_Interfaces": [
+            {"Url": IN_B, "protocol_binding": "JSONRPC"},
+            {"url": IN_A, "transport": "GRPC"},
+        ],
     }
     found = [
         (one.pointer, one.url, one.binding) for one in interfaces_of(document, any_spelling=True)
     ]
-    assert found == [("/URL", IN_A, "GRPC"), ("/Supported_Interfaces/0/Url", IN_B, "JSONRPC")]
+    assert found == [
+        ("/URL", IN_A, "GRPC"),
+        ("/Supported_Interfaces/0/Url", IN_B, "JSONRPC"),
+        ("/Supported_Interfaces/1/url", IN_A, "GRPC"),
+    ]
 
 
 def test_the_current_interfaces() -> None:

@@ -73,6 +73,10 @@ UNKNOWN: dict[str, Any] = {
     "a type of its own": {"type": "magic"},
     "a type that is no text": {"type": ["http"], "scheme": "bearer"},
     "a wrapper that holds nothing": {"oauth2SecurityScheme": None},
+    "two wrappers": {
+        "httpAuthSecurityScheme": {"scheme": "Bearer"},
+        "oauth2SecurityScheme": {"flows": {}},
+    },
 }
 
 

@@ -249,9 +249,9 @@ MESSAGES = {
     "a control character is named": ("{}\x1b[31m", "U+001B follows the JSON value"),
     "a lookalike is named": ("{“a”:1}", "expected a member name in double quotes, found U+201C"),
     "a bidi override is named": ("{}\u202e", "U+202E follows the JSON value"),
-    "a PEM file is known": (
+    "a PEM file is shown by its first word": (
         "-----BEGIN PUBLIC KEY-----",
-        "expected a JSON value, found a PEM file, which holds a key",
+        "expected a JSON value, found `-----BEGIN`",
     ),
 }
 
@@ -261,7 +261,6 @@ def test_message(text: str, message: str) -> None:
     """A message says what stands there, and nothing in it can steer a terminal."""
     refused = refusal(text.encode())
     assert refused.message == message
-    assert bool(refused.finding.fix) == ("PEM" in message)
 
 
 TOKENS = (
