@@ -73,8 +73,8 @@ def init(
         from cardsign.contract import init_agent
 
         paths = [str(path) for path in init_agent(Path(), agent)]
-        notes = [f"wrote {path}" for path in paths]
-        notes.append("next: its skills, then cardsign lint agents --group json --group contract")
+        lint = "cardsign lint agents --group json --group contract"
+        notes = [*(f"wrote {path}" for path in paths), f"next: write its skills, then {lint}"]
         show(Answer({"agent": agent, "files": paths}, notes=notes))
         return
     place = keystore.located()
