@@ -276,10 +276,8 @@ class Session:
         notes: list[Finding] = []
         keysets = read_statements(statements.untrusted_keysets, read_keyset, notes, self.keyset)
         releases = read_statements(statements.untrusted_releases, read_release, notes)
-        cached = NO_STATEMENTS
-        if self.cache is not None and self.keyset is None:
-            cached = self.cache.get(anchor.pin)
-        kept = read_statements(cached.untrusted_keysets, read_keyset, [])
+        cached = NO_STATEMENTS if self.cache is None else self.cache.get(anchor.pin)
+        kept = read_statements(cached.untrusted_keysets, read_keyset, [], self.keyset)
         steps = MAX_STEPS + len(kept)
         walk = Walk([*keysets, *kept], self.locked, now, self.skew, max_steps=steps)
         try:
