@@ -78,6 +78,7 @@ def init(
         show(Answer({"agent": agent, "files": paths}, notes=notes))
         return
     place = keystore.located()
+    recovery_out = None if recovery_out == Path(frame.STDIO) else recovery_out
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=recovery_out, **options)
     plan.check()
     has_store, has_settings = is_taken(place), plan.has_settings
