@@ -232,6 +232,10 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         lambda: V(SIGNED, jwks="https://a.example/jwks.json"),
         "Policy.from_jwks_url('https://a.example/jwks.json', origin=...)",
     ),
+    "a policy of an anchor": (
+        lambda: DOOR.Policy(JwksAnchor("https://a.example/")),
+        "Policy.from_jwks_url(url, origin=...)",
+    ),
     "nobody's card": (lambda: V(SIGNED, policy=POLICY), "issuer='NAME' or url='https://...'"),
     "two subjects": (
         lambda: V(SIGNED, policy=POLICY, issuer="tides", url=TIDES.url),

@@ -247,6 +247,10 @@ class Policy:
     path: Path | None = field(default=None, compare=False)
     is_own: bool = field(default=True, compare=False)
 
+    def __post_init__(self) -> None:
+        example = "Policy.from_jwks_url(url, origin=...)"
+        check_type(self.issuers, tuple, "a policy is of a tuple of issuers", example)
+
     @classmethod
     def from_jwks(
         cls,

@@ -299,7 +299,7 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Fin
     if payload.profile in ACCEPTED[issuer.accept]:
         profile = payload.profile
         narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
-        return Finding("sig.other_profile", narrowed, Place(path), f"Add --profile {profile}.")
+        return Finding("sig.other_profile", narrowed, Place(path), _ASK_FOR_A_FULL_ONE)
     leaves = left_open(payload)
     if_accepted = left_open(payload, accept_lossy=True)
     unsigned = some_of(leaves.pointers, leaves.count)
