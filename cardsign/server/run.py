@@ -13,6 +13,7 @@ import json
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -33,7 +34,7 @@ from werkzeug import exceptions
 
 from cardsign.card.values import Json
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, install_hint
-from cardsign.files import MAX_INPUT_BYTES
+from cardsign.files import MAX_INPUT_BYTES, file_stamp, write_atomic
 from cardsign.findings import counted
 from cardsign.server import mount
 from cardsign.server.a2a import NO_STORE, json_response
@@ -82,7 +83,7 @@ def serve(
 
     Args:
         location: A publication directory, or a folder of them, one for each agent.
-        read_settings: Returns to whom it is served, and how. Can be pickled.
+        read_settings: Returns to whom it is served, and how.
         bind: ``HOST:PORT``, of this machine; port 0 is any free one.
         as_json: Say where as one JSON object on stdout as well, for programs that start this.
 
@@ -100,10 +101,13 @@ def serve(
     reloads = multiprocessing.Value("L", 0)
     with (
         reserve_address(host, port) as address,
-        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
+        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as folder,
     ):
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before workers import the library
+        # The operator's own file may be broken when a worker is started again.
+        checked = Path(folder, "settings")
         publications = Publications(location, settings)  # fails before anything listens
+        write_atomic(checked, pickle.dumps(settings))
         if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
             log.warning(
                 "slow clients can hold threads of this server; put a proxy that reads requests "
@@ -112,13 +116,18 @@ def serve(
         server = make_server(settings, address)
 
         def reload(*_: object) -> None:
+            nonlocal publications
             try:
-                newer = read_settings()
-                check_settings(newer, is_running=True)
-            except CardsignError as exc:
+                settings = read_settings()
+                check_settings(settings, is_running=True)
+                newer = Publications(location, settings, previous=publications)
+                write_atomic(checked, pickle.dumps(settings))
+            except Exception as exc:  # noqa: BLE001  the boundary: the main thread has to go on
                 log.error("the settings stay as they were: %s", exc)
                 return
-            publications.settings = newer  # which say what events are logged
+            publications.stopped.set()
+            publications = newer
+            publications.start_watching()
             reloads.value += 1
             log.info("reading settings and tokens again")
 
@@ -130,7 +139,7 @@ def serve(
             served = counted(number, "agent") if noun == "agents" else f"generation {number}"
             announce(address, f"serving {served} on", summary, as_json=as_json)
 
-        run_server(server, partial(Worker, location, read_settings, reloads))
+        run_server(server, partial(Worker, location, checked, reloads))
 
 
 def check_settings(settings: ServerSettings, *, is_running: bool = False) -> None:
@@ -146,7 +155,7 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
         UsageFault: ``usage.not_installed``.
     """
     for path in [settings.token_file, *(provider.token_file for provider in settings.providers)]:
-        if path is not None and (path.exists() or not is_running):
+        if path is not None and not (is_running and file_stamp(path) is None):
             read_tokens(path)
     if settings.metrics and find_spec("prometheus_client") is None:
         raise UsageFault(
@@ -244,21 +253,16 @@ class Worker:
 
     Args:
         location: What is served, as :class:`cardsign.server.site.Publications` has it.
-        read_settings: Reads the settings anew; raises what is wrong.
+        checked: The file in which the parent keeps the settings, pickled.
         reloads: Counts the signals to read settings and tokens again.
     """
 
-    def __init__(
-        self,
-        location: Path,
-        read_settings: Callable[[], ServerSettings],
-        reloads: Synchronized[int],
-    ) -> None:
+    def __init__(self, location: Path, checked: Path, reloads: Synchronized[int]) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
         log_to_stderr()
         for name in ("cardsign.events", "cardsign.server.site"):  # the parent says it once
             logging.getLogger(name).disabled = True
-        self._location, self._read_settings = location, read_settings
+        self._location, self._checked = location, checked
         self._reloads, self._loaded = reloads, reloads.value
         self._app = self._load()
         settings: ServerSettings = self._app.extensions["cardsign"].settings
@@ -275,8 +279,9 @@ class Worker:
         threads = self._threads if mount.needs_thread(environ, settings) else None
         await mount.answer_by_wsgi(app, environ, send, threads)
 
-    def _load(self) -> Flask:
-        publications = Publications(self._location, self._read_settings())
+    def _load(self, previous: Publications | None = None) -> Flask:
+        settings = pickle.loads(self._checked.read_bytes())  # noqa: S301  of our own parent
+        publications = Publications(self._location, settings, previous=previous)
         app = create_app(publications)
         publications.wait_for_others()
         publications.start_watching()
@@ -286,10 +291,10 @@ class Worker:
         """Read settings and tokens again if the parent says so."""
         if self._reloads.value == self._loaded:
             return
-        self._loaded, replaced = self._reloads.value, self._app
+        self._loaded, replaced = self._reloads.value, self._app.extensions["cardsign"]
         try:
-            self._app = self._load()
-            replaced.extensions["cardsign"].stopped.set()
+            self._app = self._load(replaced)
+            replaced.stopped.set()
         except Exception:  # the boundary: a worker goes on whatever its settings say
             log.exception("still serving by the settings that were read before")
 

@@ -43,6 +43,8 @@ _Networks = Annotated[tuple[IPvAnyNetwork, ...], Field(strict=False)]
 
 def _find_beside(file: Path, info: ValidationInfo) -> Path:
     folder: Path = info.context or Path()
+    if "\0" in str(file):
+        raise ValueError(f"= {str(file)!r}: no file has such a name")
     return folder / file
 
 
@@ -70,7 +72,8 @@ def _read_by(parse: Callable[[str], object], expected: str) -> AfterValidator:
 
 #: In a settings file it is relative to that file.
 _File = Annotated[Path, Field(strict=False), AfterValidator(_find_beside)]
-_CATALOGUE_FORM: Final = StringConstraints(pattern=r"^(/[!-~]*)?$")
+#: Without < and >, between which Flask finds a variable.
+_CATALOGUE_FORM: Final = StringConstraints(pattern=r"^(/[!-;=?-~]*)?$")
 _Catalogue = Annotated[str, _CATALOGUE_FORM, AfterValidator(_check_catalogue)]
 _Rate = Annotated[str, _read_by(limits.parse_many, "a rate, such as 100/minute")]
 _Url = Annotated[str, _read_by(parse_url, "a URL, such as https://login.example.com")]

@@ -191,6 +191,7 @@ class Publications:
         location: A publication directory, or a folder of them, each named after its agent.
         settings: To whom they are served, and how.
         now: Unix seconds.
+        previous: Whose place these take, by other settings: what it serves counts as served.
 
     Attributes:
         bodies: Places for requests whose bodies are read.
@@ -205,7 +206,12 @@ class Publications:
     """
 
     def __init__(
-        self, location: Path, settings: ServerSettings, *, now: Callable[[], float] = time.time
+        self,
+        location: Path,
+        settings: ServerSettings,
+        *,
+        now: Callable[[], float] = time.time,
+        previous: Publications | None = None,
     ) -> None:
         self.location, self.settings, self.now = location, settings, now
         quarter = settings.threads // 4  # so that GET always finds a thread
@@ -218,12 +224,22 @@ class Publications:
         self._exchanging = threading.Lock()
         self._started, self.stopped = threading.Lock(), threading.Event()
         self.is_single = True
-        with suppress(OSError):  # which is told below
-            has_current = (location / CURRENT_FILE).is_file()  # an agent may be called so
-            self.is_single = has_current or not any(_list_agents(location))
+        if previous is None:
+            with suppress(OSError):  # which is told below
+                has_current = (location / CURRENT_FILE).is_file()  # an agent may be called so
+                self.is_single = has_current or not any(_list_agents(location))
+            if self.is_single:
+                find_current(location)  # a misspelt directory is heard of, also if not served
+        else:
+            self.is_single, self.problems = previous.is_single, previous.problems
+            self._site, self._moment = previous._newest, previous._moment
+            agents = {
+                name: self._make_agent(name, agent.generation)
+                for name, agent in self._site.agents.items()
+                if settings.enabled and name not in settings.disabled
+            }
+            self._newest = Site(agents, self._choose_root(agents))
         self._stamp_path = location / CURRENT_FILE if self.is_single else location
-        if self.is_single:
-            find_current(location)  # a misspelt directory is heard of, also if nothing is served
         self.look_at_all()
 
     @property
@@ -270,12 +286,15 @@ class Publications:
             if newest is old or not (at_once or self._is_due()):
                 return
             self._site = newest
+            served = {name: agent.generation for name, agent in old.agents.items()}
             for name, agent in newest.agents.items():
-                if agent is not old.agents.get(name):
+                if agent.generation is not served.pop(name, None):
                     if agent.generation.card:
                         log_publication(agent.generation, name, self.now())
                     else:
                         log.info("%sserving no card: it was withdrawn", _prefix(name))
+            for name in served:
+                log.info("%sserving no card: it was removed or disabled", _prefix(name))
 
     def _is_due(self) -> bool:
         """Return whether the moment of the newest site has come, and nothing else came by then."""
@@ -331,7 +350,7 @@ class Publications:
     def _update(self, name: str, served: Agent | None) -> tuple[Agent | None, str]:
         """Return the newest good state of an agent, if there is any, and what keeps a newer one."""
         stamp = file_stamp(self.location / name / CURRENT_FILE)
-        if served is not None and stamp == self._stamps.get(name):
+        if served and stamp and stamp == self._stamps.get(name):
             return served, ""
         try:
             newest = load_current(self.location / name)

@@ -23,11 +23,14 @@ from cardsign.inspect import page
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents, publish_generation
-from cardsign.server.settings import ServerSettings
+from cardsign.server.settings import ProviderSettings, ServerSettings
+from cardsign.server.site import Publications
 from tests.publish.publications import NOW, PUBLIC, publish_cards, put_in_place, sign
 from tests.server.served import Site, look, publications_of, serve
 
 CARD = "/.well-known/agent-card.json"
+LEGACY = "/.well-known/agent.json"
+MTLS = ServerSettings(providers=(ProviderSettings(type="mtls", opens="staff"),))
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
@@ -101,6 +104,28 @@ def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
         assert version_of(site) == "2.0.0"
     refusal = "warning: still serving generation 2: generation 1 is not newer, and is refused"
     assert site.log == [refusal]
+
+
+def test_other_settings_take_over_what_is_served(site: Site, key: PrivateKey) -> None:
+    """They revive nothing, and lose nothing of which the files are broken now."""
+    first = (site.directory / "current").read_bytes()
+    publish_cards(site.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff")
+    look(site.client)
+    served = publications_of(site.client)
+    (site.directory / "current").write_bytes(first)
+    settings = site.settings.model_copy(update={"legacy": False})
+    newer = Publications(site.directory, settings, now=served.now, previous=served)
+    (site.directory / "current").unlink()
+    newer = Publications(site.directory, settings, now=served.now, previous=newer)
+    assert newer.site.agents[""].generation.number == 2
+    assert LEGACY not in newer.site.documents
+    assert [line.split(": ")[1] for line in site.log] == ["still serving generation 2"] * 2
+    with pytest.raises(ServeFault, match="no provider of the server takes it"):
+        Publications(site.directory, MTLS, now=served.now, previous=newer)
+    disabled = site.settings.model_copy(update={"enabled": False})
+    newer = Publications(site.directory, disabled, now=served.now, previous=newer)
+    assert newer.site.agents == {}
+    assert site.log[-1] == "serving no card: it was removed or disabled"
 
 
 def test_a_publication_that_begins_anew_is_served_if_it_is_later(
@@ -181,6 +206,7 @@ def test_agents_come_and_go_and_harm_no_other(
     (tmp_path / "away").rename(folder)
     shutil.rmtree(folder / "tides")
     assert served() == {"waves": "waves"}
+    assert log[-1] == "agent tides: serving no card: it was removed or disabled"
     assert client.get(f"/agents/tides{CARD}").status_code == 404
     assert client.get(CARD).json == client.get(f"/agents/waves{CARD}").json
 

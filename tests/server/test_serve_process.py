@@ -318,6 +318,14 @@ def test_one_application_chooses_the_thread_and_answers(
     assert sent[0]["status"] == 200
 
 
+SECRET = '[[provider]]\ntype = "mtls"\nopens = "staff"\nsecret = "env:NOT_SET"\n'
+#: Settings that are well-formed, and what a running server says of them.
+UNFIT = {
+    "legacy = true\n[[provider]]\ntype = 'mtls'\nopens = 'staff'\n": "serve.schemes",
+    f"{TOKENS}{SECRET}": "config.malformed: the settings name env:NOT_SET",
+}
+
+
 def test_settings_and_tokens_are_read_again_without_a_dropped_request(
     tmp_path: Path, key: PrivateKey
 ) -> None:
@@ -349,6 +357,9 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
             assert extended() == 200
             settings.write_text("legacy = 1\n")
             reload("the settings stay as they were: config.malformed")
+            for text, words in UNFIT.items():
+                settings.write_text(f"format = 1\n{text}")
+                reload(f"the settings stay as they were: {words}")
             assert extended() == 200
             settings.write_text(f'format = 1\n{TOKENS}catalogue = ""\n')
             reload("reading settings and tokens again")
@@ -358,6 +369,9 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
             reload("reading settings and tokens again", times=2)  # no tokens are no fault
             assert extended() == 401
             assert any("no token opens anything" in line for line in server.log)
+            settings.write_text(f'format = 1\ntoken_file = "{"x" * 5000}"\n')
+            reload("reading settings and tokens again", times=3)
+            assert not any("Traceback" in line for line in server.log)
         finally:
             is_over.set()
             for thread in asking:
@@ -366,6 +380,7 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
         assert len(statuses) > 10
         assert set(statuses) == {200}
         assert published.token not in server.log_path.read_text()
+        assert server.stop() == (0, "")
 
 
 # ------------------------------------------------------------------ who waits for others

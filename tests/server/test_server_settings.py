@@ -46,6 +46,8 @@ MISTAKES = [
     ('root = "../x"', "root = '../x': string should match"),
     ("threads = 2", "threads = 2: input should be greater than or equal to 4"),
     ('catalogue = "x"', "catalogue"),
+    ('catalogue = "/<int:x>"', "catalogue"),
+    ('token_file = "a\\u0000b"', "no file has such a name"),
     *(
         (f'catalogue = "{path}"', f"'catalogue' = '{path}': something else is at this path")
         for path in ("/", "/healthz", "/extendedAgentCard", "/.well-known/agent-card.json")

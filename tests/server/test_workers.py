@@ -34,10 +34,14 @@ def publish(directory: Path, key: PrivateKey, version: int = 1) -> bytes:
 
 
 def test_a_killed_worker_is_started_again(tmp_path: Path, key: PrivateKey) -> None:
-    """The other one answers meanwhile; a signal ends both; where they serve was said once."""
+    """The other one answers meanwhile; a signal ends both; where they serve was said once.
+
+    The new one goes by the settings that were good last, whatever their file has become.
+    """
     publish(tmp_path, key)
     with running(tmp_path, TWO_WORKERS) as server:
         wait_until(lambda: len(server.workers) == 2)
+        (tmp_path / "serve.toml").write_text("workers")
         killed = min(server.workers)
         os.kill(killed, signal.SIGKILL)
 
@@ -48,6 +52,7 @@ def test_a_killed_worker_is_started_again(tmp_path: Path, key: PrivateKey) -> No
 
         wait_until(is_replaced)
         assert server.stop() == (0, "")
+        assert not any("Traceback" in line for line in server.log)
 
 
 class Disk:
