@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import Final
 
 from flask import Request, Response, g, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, PreconditionFailed
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card, find_marker
@@ -71,10 +71,16 @@ class Document:
     older: Document | None = None
 
     def respond(self) -> Response:
-        """Return the answer to GET or HEAD: 200, or 304 to a client that has the document."""
+        """Return the answer to GET or HEAD: 200, or 304 to a client that has the document.
+
+        Raises:
+            PreconditionFailed: It asks for another by ``If-Match``; no cache may keep that.
+        """
         response = Response(self.body, headers=list(self.headers))
         with suppress(OverflowError):  # of werkzeug, where If-Modified-Since has a year without end
             response.make_conditional(request)
+        if response.status_code == 412:
+            raise PreconditionFailed
         return response
 
 

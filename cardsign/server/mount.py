@@ -30,7 +30,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG
 from cardsign.server.app import BODY_WAS_READ, REFUSAL, create_app
-from cardsign.server.settings import ASKING, DEFAULT_SETTINGS, ServerSettings
+from cardsign.server.settings import DEFAULT_SETTINGS, INSTANT, ServerSettings
 from cardsign.server.site import Publications
 from cardsign.urls import EXTENDED_PATH, STATEMENTS_PATH
 
@@ -318,7 +318,7 @@ def needs_thread(environ: WSGIEnvironment, settings: ServerSettings) -> bool:
     if counts_elsewhere or not environ[BODY_WAS_READ] or path in (settings.catalogue, "/metrics"):
         return True
     is_for_known = environ["REQUEST_METHOD"] == "POST" or path.endswith(_EXTENDED_ENDS)
-    return is_for_known and any(provider.type in ASKING for provider in settings.providers)
+    return is_for_known and any(provider.type not in INSTANT for provider in settings.providers)
 
 
 async def read_ahead(receive: Receive, max_bytes: int) -> tuple[bytes, Receive, bool]:

@@ -91,8 +91,8 @@ NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
     "basic": ("token_file",),
     "mtls": (),
 }
-#: Those for which another host is asked.
-ASKING: Final = frozenset({"http_verifier", "oidc", "azure_ad", "gcp_iap", "aws_sigv4"})
+#: Those for which no other host is asked, so that nobody waits.
+INSTANT: Final = frozenset({"static_token", "api_key", "basic", "mtls"})
 LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 _OF_AWS: Final = ("account", "arn", "sub")
 
