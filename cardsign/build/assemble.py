@@ -93,7 +93,9 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
         raise UsageFault("usage.invalid", f"there is no A2A version {a2a!r} to build")
     place = SourceValue(str(path))
     _take_url(draft, first, place)
-    _complete(draft, first, place, fill=a2a != "0.2")  # whose readers require no more
+    fill = a2a != "0.2"  # whose readers require no more
+    _complete(draft, first, place, fill=fill)
+    _fill_provider(draft, place, fill=fill)
     return _write(draft, ("1.0", "0.3") if a2a == "both" else (cast(A2aVersion, a2a),))
 
 
@@ -203,18 +205,20 @@ def _complete(draft: Draft, kind: Kind, place: SourceValue, *, fill: bool) -> No
         draft.note("build.filled", text, place)
     if not any(target[0] == "capabilities" for target in draft.facts):
         draft.take(("capabilities", "streaming"), False, FILLED)
-    _fill_provider(draft, place)
 
 
-def _fill_provider(draft: Draft, place: SourceValue) -> None:
-    """Complete a provider, which has a name and a url (A2A 1.0 4.4.2): the origin of the agent."""
+def _fill_provider(draft: Draft, place: SourceValue, *, fill: bool) -> None:
+    """Complete a provider by the origin of the agent, or leave out one without a name.
+
+    It has a name and a url (A2A 1.0 4.4.2).
+    """
     card = draft.document()
     provider = members_of(card.get("provider"))
     if "organization" not in provider:
         if provider:
             draft.note("build.left_out", "the provider has no organization", place)
         draft.facts = {name: fact for name, fact in draft.facts.items() if name[0] != "provider"}
-    elif "url" not in provider:
+    elif fill and "url" not in provider:
         with suppress(CardRefused):
             origin = str(parse_url(str(_list_interfaces(card)[0].get("url"))).origin)
             draft.facts["provider", "url"] = replace(FILLED, value=origin)

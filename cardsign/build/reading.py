@@ -358,11 +358,14 @@ def find_files(source: Path, patterns: Sequence[str]) -> Iterator[Path]:
             yield path
 
 
-def read_first(source: Path, names: Sequence[str]) -> SourceValue | None:
-    """Read a file, or the first of these that a folder has; None if it has none.
+def read_first(source: Path, names: Sequence[str]) -> SourceValue:
+    """Read a file, or the first of these that a folder has.
 
     Raises:
-        BuildRefused, FileFault: As :func:`find_files` and :func:`read_one`.
+        BuildRefused: ``build.missing``: the folder has none of them; as :func:`find_files` and
+            :func:`read_one`.
+        FileFault: As :func:`read_one`.
     """
-    files = (file for name in names for file in find_files(source, (name,)))
-    return next(map(read_one, files), None)
+    for file in (file for name in names for file in find_files(source, (name,))):
+        return read_one(file)
+    raise SourceValue(str(source)).refuse("build.missing", f"the folder has no {names[0]}")

@@ -55,8 +55,8 @@ _CARD_FILES: Final = (".well-known/agent-card.json", "agent-card.json", ".well-k
 
 def take_cards(sources: Sequence[Path], draft: Draft) -> None:
     """Take cards: files, or folders with one at its usual place."""
-    for document in filter(None, (read_first(source, _CARD_FILES) for source in sources)):
-        take_card(document, draft)
+    for source in sources:
+        take_card(read_first(source, _CARD_FILES), draft)
 
 
 def take_card(document: SourceValue, draft: Draft) -> None:
@@ -208,7 +208,7 @@ PROJECT: Final = same("name", "version", "description")
 def take_pyproject(sources: Sequence[Path], draft: Draft) -> None:
     """Take the tables of Python projects."""
     for source in sources:
-        document = read_first(source, (PYPROJECT_FILE,)) or SourceValue(str(source))
+        document = read_first(source, (PYPROJECT_FILE,))
         if not _has_table(document):
             message = f"there is no {PYPROJECT_FILE} with a table [tool.cardsign.card]"
             raise document.refuse("build.missing", message)
@@ -248,11 +248,10 @@ def take_forge(sources: Sequence[Path], draft: Draft) -> None:
     """Take agents of Forge: folders, or their forge.yaml."""
     for source in sources:
         document = read_first(source, _FORGE_FILES)
-        if document is None:
-            continue
         folder = Path(document.file).parent
         draft.take_members(document, CONFIGURATION)
-        if built := read_first(folder, _SPECIFICATIONS):
+        files = [file for name in _SPECIFICATIONS for file in find_files(folder, (name,))]
+        for built in map(read_one, files[:1]):
             draft.take_members(built, SPECIFICATION)
             for skill in built.rows("a2a", "skills"):
                 draft.take_listed_skill(skill.need("the skill", "id", "name"), skill)
@@ -341,8 +340,9 @@ def take_skills(sources: Sequence[Path], draft: Draft) -> None:
         patterns = (*_SKILLS, "*.md") if source.name == "skills" else _SKILLS
         files = find_skills(source, patterns)
         take_files(files, files[0] if len(files) == 1 else source / MAIN, draft)
-        if files:
-            draft.take(("name",), _id(source.resolve().name), SourceValue(str(source)))
+        if not files:
+            raise SourceValue(str(source)).refuse("build.missing", f"the folder has no {MAIN}")
+        draft.take(("name",), _id(source.resolve().name), SourceValue(str(source)))
 
 
 def find_skills(source: Path, patterns: Sequence[str]) -> list[Path]:

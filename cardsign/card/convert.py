@@ -99,7 +99,7 @@ def _upgraded(document: Mapping[str, Json], change: _Change) -> dict[str, Json]:
             card["securityRequirements"] = listed
     if isinstance(skills := document.get("skills"), list):
         card["skills"] = _skills(skills, kept, names, change)
-    others = [name for name in (*KEPT_OF_CARD, *document) if name in document.keys() - _READ]
+    others = [n for n in (*KEPT_OF_CARD, *document) if n in document and n not in _READ]
     members = {name: document[name] for name in others}
     return with_kept(card | _choose(members, CARD_1_0, KEPT_OF_CARD, kept, "", change), kept)
 
