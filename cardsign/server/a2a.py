@@ -149,17 +149,15 @@ class A2AError(HTTPException):
         self.retry_after = RETRY_SECONDS if kind is UNAVAILABLE else None
 
 
+#: Any other is INVALID_ARGUMENT, or of the server's own INTERNAL.
 _GRPC_STATUSES: Final = {
-    400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
     410: "NOT_FOUND",
-    413: "INVALID_ARGUMENT",
-    415: "INVALID_ARGUMENT",
+    412: "FAILED_PRECONDITION",
     429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
     503: "UNAVAILABLE",
 }
 
@@ -167,7 +165,7 @@ _GRPC_STATUSES: Final = {
 def answer_error(error: HTTPException) -> Response:
     """Return a refusal as JSON that no cache keeps, in the shape of the protocol that was used."""
     status, headers, details = error.code or 500, NO_STORE, list[Json]()
-    name = _GRPC_STATUSES.get(status, "UNKNOWN")
+    name = _GRPC_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
     is_explained = isinstance(error, A2AError) or status in _EXPLAINED
     message = (error.description if is_explained else "") or HTTPStatus(status).phrase
     if isinstance(error, A2AError):

@@ -401,14 +401,17 @@ def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
             # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind(sockaddr)
+            address, free_port, *_ = reserved.getsockname()
+            if sys.platform == "linux":
+                # So that it fails beside a server that does not listen yet: a name, and no file.
+                starting = stack.enter_context(socket.socket(socket.AF_UNIX))
+                starting.bind(f"\0cardsign {address} {free_port}")
+                reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            else:
+                reserved.close()  # elsewhere granian's socket would not be let in
         except (OSError, UnicodeError) as exc:
             where = make_url((host, port)).removeprefix("http://")
             raise ServeFault("serve.bind", f"{where} cannot be bound: {exc}") from exc
-        address, free_port, *_ = reserved.getsockname()
-        if sys.platform == "linux":
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        else:
-            reserved.close()  # elsewhere granian's socket would not be let in
         yield address, free_port
 
 

@@ -224,6 +224,16 @@ def test_a_port_in_use_is_not_taken(option: int | None) -> None:
             pass
 
 
+def test_a_server_that_does_not_listen_yet_keeps_a_second_one_away() -> None:
+    """Both would have a share of the requests."""
+    with (
+        reserve_address("127.0.0.1", 0) as address,
+        pytest.raises(ServeFault, match=r"serve\.bind"),
+        reserve_address(*address),
+    ):
+        pass
+
+
 def test_a_server_can_be_started_again_at_once() -> None:
     """Closed connections at the port (TIME_WAIT) are nobody who listens."""
     with socket.create_server(("127.0.0.1", 0)) as first:
