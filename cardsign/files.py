@@ -9,6 +9,7 @@ behind is a ``.NAME.*.tmp`` beside it, which nothing reads.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shlex
@@ -185,6 +186,18 @@ def list_names(path: Path) -> list[str]:
     """Return the sorted names in a directory, none if it is not there; or ``file.unreadable``."""
     with file_faults(path, "file.unreadable"):
         return sorted(os.listdir(path)) if path.is_dir() else []
+
+
+def walk(
+    folder: Path | str, onerror: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Do what ``os.walk`` does, which before Python 3.12 fails where folders are nested deeply."""
+    waiting = [os.fspath(folder)]
+    while waiting:
+        for place, folders, names in itertools.islice(os.walk(waiting.pop(), onerror=onerror), 1):
+            yield place, folders, names
+            below = (os.path.join(place, name) for name in reversed(folders))
+            waiting += (path for path in below if not os.path.islink(path))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault, install_hint
-from cardsign.files import MAX_INPUT_BYTES, file_fault, leads_outside, read_bytes
+from cardsign.files import MAX_INPUT_BYTES, file_fault, leads_outside, read_bytes, walk
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 if TYPE_CHECKING:  # what a verdict on a file does not need
@@ -92,7 +92,7 @@ def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
     def unreadable(exc: OSError) -> None:
         raise file_fault(exc, exc.filename, "file.unreadable") from exc
 
-    for place, below, files in os.walk(folder, onerror=unreadable):
+    for place, below, files in walk(folder, onerror=unreadable):
         links = sum(os.path.islink(os.path.join(place, entry)) for entry in below)
         passed["linked folder"] += links
         for path in (os.path.join(place, entry) for entry in files):

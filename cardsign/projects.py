@@ -18,7 +18,7 @@ from cardsign.card.security import PROVIDERS, not_advertised, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import finding_at
 from cardsign.errors import BuildRefused, FileFault, UsageFault
-from cardsign.files import read_bytes
+from cardsign.files import read_bytes, walk
 from cardsign.findings import Finding
 from cardsign.inputs import ask_git, load_card
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
@@ -83,7 +83,7 @@ def lint_sources(
 
 def card_files(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder that are cards by their names, or may be; sorted."""
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in walk(folder):
         folders[:] = sorted(
             name
             for name in folders

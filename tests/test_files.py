@@ -357,3 +357,23 @@ def test_deep_brackets_are_refused(pair: tuple[str, str], levels: int) -> None:
     assert tomltext.read_toml(text.encode())["z"] == [[1]]
     with pytest.raises(ValueError, match="nested more than"):
         tomltext.read_toml(f"\nx = {opening * levels}1{closing * levels}".encode())
+
+
+def test_folders_are_walked_as_python_does_and_as_deep_as_they_go(tmp_path: Path) -> None:
+    """A stranger's folder may be nested more deeply than Python 3.11 follows."""
+    for name in ("a/c", "b/c"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert list(files.walk(tmp_path)) == list(os.walk(tmp_path))
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("d", dir_fd=descriptor)
+        below = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(descriptor)
+    places = [place for place, _, _ in files.walk(tmp_path)]
+    assert len(places) == 5 + 1200
+    for place in reversed(places):  # which pytest could not
+        Path(place, "link").unlink(missing_ok=True)
+        os.rmdir(place)

@@ -19,7 +19,7 @@ from cardsign import errors
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
-from cardsign.files import CONFIG_FILE, leads_outside, outside
+from cardsign.files import CONFIG_FILE, leads_outside, outside, walk
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import secrets
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
@@ -270,7 +270,7 @@ def allowed_store(folder: Path) -> Path:
     allowed = secrets.user_policy(os.environ).folders
     if leads_outside(Path.cwd(), folder, allowed):
         raise outside(folder, "the key store is a link to a place", folder)
-    for part in folder.rglob("*"):
+    for part in (Path(at, name) for at, below, files in walk(folder) for name in below + files):
         if part.is_symlink() and leads_outside(Path.cwd(), part, allowed):
             raise outside(part, "a part of the key store is a link to a place", part)
     return folder

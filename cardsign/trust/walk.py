@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from cardsign.errors import FetchFailed, InputRefused, UsageFault, of_the_user
-from cardsign.files import MAX_INPUT_BYTES, read_bytes
+from cardsign.files import MAX_INPUT_BYTES, read_bytes, walk
 from cardsign.findings import Finding
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
@@ -142,7 +142,8 @@ def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
                 data = read_bytes(path, max_bytes=MAX_INPUT_BYTES)
                 statements = statements.joined(_sort_statement(data))
             continue
-        files, listed = sorted(path.rglob("*.json")), NO_STATEMENTS
+        below = (Path(place, name) for place, _, names in walk(path) for name in names)
+        files, listed = sorted(file for file in below if file.suffix == ".json"), NO_STATEMENTS
         for file in files[:MAX_FILES]:
             with suppress(InputRefused):
                 data = read_bytes(file, max_bytes=MAX_INPUT_BYTES, is_found=True)
@@ -255,11 +256,10 @@ class Walk:
         number, digest = (locked.number, locked.digest) if locked else ((0, 0), None)
         while digest is not None:
             required[number] = digest
-            candidates = self._by_number.get(number, ())
-            statement = next(
-                (statement for statement in candidates if statement.digest == digest), None
+            at_number = self._by_number.get(number, ())
+            digest = next(
+                (statement.prev for statement in at_number if statement.digest == digest), None
             )
-            digest = statement.prev if statement is not None else None
             number = (number[0], number[1] - 1)
         return required
 
@@ -281,9 +281,8 @@ class Walk:
         if self._mismatched:
             first = min(self._mismatched, key=lambda statement: statement.number)
             pinned = pin if isinstance(pin, KeysetId) else "a root set"
-            count = len(self._mismatched)
-            message = f"pinned {pinned}, but got {count} keysets, the oldest {first.id}"
-            self.notes.append(Finding("statement.anchor", message))
+            message = f"pinned {pinned}, but got {len(self._mismatched)} keysets, the oldest "
+            self.notes.append(Finding("statement.anchor", f"{message}{first.id}"))
         return None
 
     def onward(self, keyset: KeysetStatement) -> KeysetStatement:
