@@ -428,7 +428,7 @@ def pin(name: str, trust_file: Path | None) -> None:
     """
     policy = verifier.needed_policy(trust_file)
     keyset, changed = enroll.move_pin(
-        policy, name, cache=StatementCache.of_user(), dry_run=frame.is_dry_run()
+        policy, name, moment(), StatementCache.of_user(), dry_run=frame.is_dry_run()
     )
     lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
     note = "the pin is the newest"

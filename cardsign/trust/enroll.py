@@ -275,15 +275,15 @@ def add_issuers(
     for _, proposal in entries:  # so that the first verdict needs no network
         anchor, keyset = proposal.anchor, proposal.keyset
         if cache is not None and keyset is not None and isinstance(anchor, KeysetAnchor):
-            cache.keep(anchor.pin, [keyset], proposal.release)
+            cache.keep(anchor, [keyset], proposal.release)
 
 
 def move_pin(
-    policy: Policy, name: str, *, cache: StatementCache | None = None, dry_run: bool = False
+    policy: Policy, name: str, now: datetime, cache: StatementCache | None, *, dry_run: bool = False
 ) -> tuple[KeysetId, bool]:
     """Move an issuer's pin forward to the keyset statement that the lock records.
 
-    What the cache has for the old pin is kept for the new one.
+    What the cache has for the old pin is kept for the new one, from there on.
 
     Returns:
         The statement that is pinned now, and whether the policy said otherwise before.
@@ -314,7 +314,8 @@ def move_pin(
             lambda old, new: new == tuple(moved if other == issuer else other for other in old),
         )
         if cache is not None:
-            cache.follow(anchor.pin, pin)
+            session = Session(moved, policy.limits, locked=floors[name], cache=cache)
+            session.resolve(cache.get(anchor), now)
     return pin, True
 
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from cardsign.errors import CardsignError, KeyRefused, UsageFault
-from cardsign.files import make_directory, read_bytes, write_atomic
+from cardsign.files import list_names, make_directory, read_bytes, refuse_links, write_atomic
 from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet, SkippedKey
 from cardsign.statements.envelope import StatementRefused, check_times
-from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootAnchor, read_keyset
+from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.times import minute
 from cardsign.trust.lock import Floor
@@ -36,6 +36,7 @@ from cardsign.trust.policy import (
     user_folder,
 )
 from cardsign.trust.walk import (
+    MAX_CHAIN_BYTES,
     MAX_STEPS,
     NO_STATEMENTS,
     ReleaseChoice,
@@ -98,11 +99,6 @@ class IssuerTrust:
     def keys_by_kid(self) -> Mapping[str, IssuerKey]:
         """The keys by kid, which is a hint and proves nothing."""
         return {key.public.kid: key for key in reversed(self.keys)}
-
-    @cached_property
-    def clock_is_behind(self) -> bool:
-        """Whether this machine's clock is known to be wrong."""
-        return any(reason.code == "time.clock_behind" for reason in self.blocks)
 
     @cached_property
     def deadlines(self) -> tuple[int, ...]:
@@ -209,7 +205,7 @@ class Session:
         self.newest_iat = max(self.newest_iat, *(statement.iat for statement in used), 0)
         anchor, is_newer = self.issuer.anchor, (keyset, release) != (self.keyset, self.release)
         if self.cache is not None and is_newer and isinstance(anchor, KeysetAnchor):
-            self.cache.keep(anchor.pin, self.passed, self.release)
+            self.cache.keep(anchor, self.passed, self.release)
         is_passing = any(reason.code in _PASSING for reason in chain(*self._reasons.values()))
         until = seconds if is_passing else trust.next_change(seconds)
         self._resolved = (statements, trust, seconds, until)
@@ -276,7 +272,8 @@ class Session:
         notes: list[Finding] = []
         keysets = read_statements(statements.untrusted_keysets, read_keyset, notes, self.keyset)
         releases = read_statements(statements.untrusted_releases, read_release, notes)
-        cached = NO_STATEMENTS if self.cache is None else self.cache.get(anchor.pin)
+        after = "" if self.keyset is None else _name(self.keyset)
+        cached = NO_STATEMENTS if self.cache is None else self.cache.get(anchor, after)
         kept = read_statements(cached.untrusted_keysets, read_keyset, [], self.keyset)
         steps = MAX_STEPS + len(kept)
         walk = Walk([*keysets, *kept], self.locked, now, self.skew, max_steps=steps)
@@ -403,9 +400,9 @@ def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Find
 # again, so a poisoned file costs time and nothing else. Whatever cannot be read is empty. A file is
 # written once under a name that says what is in it, so no process takes back what another kept.
 
-#: Files that are read of an anchor, and bytes of one: more than a walk reads.
-MAX_FILES: Final = 2048
-MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+#: Bytes of all files that are read of an anchor: more than a walk reads.
+MAX_CACHE_BYTES: Final = 8 * 1024 * 1024
+_ODD: Final = (OSError, ValueError, TypeError, AttributeError, RecursionError, CardsignError)
 
 
 class StatementCache:
@@ -421,37 +418,45 @@ class StatementCache:
             return cls(user_folder("CACHE") / "statements")
         return None
 
-    def get(self, pin: KeysetId | RootAnchor) -> SuppliedStatements:
-        """Return the statements kept for an anchor, without what is odd."""
-        keysets, releases = list[bytes](), list[bytes]()
-        for path in sorted((self.folder / cache_name(pin)).glob("*.json"))[:MAX_FILES]:
-            with suppress(
-                OSError, ValueError, TypeError, AttributeError, RecursionError, CardsignError
-            ):
+    def get(self, anchor: KeysetAnchor, after: str = "") -> SuppliedStatements:
+        """Return the statements kept for an anchor, oldest first, without what is odd.
+
+        Of the files of keysets only those are read whose names come after that one.
+        """
+        folder, remaining = self.folder / cache_name(anchor), MAX_CACHE_BYTES
+        keysets, releases, names = list[bytes](), list[bytes](), list[str]()
+        with suppress(*_ODD):
+            refuse_links(self.folder, folder / "file")
+            names = [name for name in list_names(folder) if "-" in name or name > after]
+        for path in map(folder.joinpath, names):
+            with suppress(*_ODD):
                 if hasattr(os, "geteuid") and path.lstat().st_uid != os.geteuid():
                     continue
-                texts = json.loads(read_bytes(path, max_bytes=MAX_FILE_BYTES, plain=True))
+                data = read_bytes(path, max_bytes=remaining, plain=True)
+                remaining -= len(data)
                 statements = releases if "-" in path.name else keysets
-                statements += [text.encode() for text in texts]
+                statements += [text.encode() for text in json.loads(data)]
         return SuppliedStatements(tuple(keysets), tuple(releases))
 
     def keep(
         self,
-        pin: KeysetId | RootAnchor,
+        anchor: KeysetAnchor,
         passed: Sequence[KeysetStatement],
         release: ReleaseStatement | None,
     ) -> None:
         """Keep those keysets that are not kept yet, and a release in place of older ones.
 
-        Nothing happens where the folder cannot be written.
+        Keysets beyond those that a walk reads are not kept. Nothing happens where the folder
+        cannot be written.
         """
-        folder, kept = self.folder / cache_name(pin), self.get(pin)
+        folder, kept = self.folder / cache_name(anchor), self.get(anchor)
         present = {*kept.untrusted_keysets, *kept.untrusted_releases}
         with suppress(OSError, CardsignError):
             make_directory(folder, mode=0o700)
+            refuse_links(self.folder, folder / "file")
             keysets = [keyset for keyset in passed if keyset.envelope.to_bytes() not in present]
-            if keysets:
-                _write(folder / f"{keysets[-1].digest}.json", keysets)
+            if keysets and sum(map(len, kept.untrusted_keysets)) < MAX_CHAIN_BYTES:
+                _write(folder / _name(keysets[-1]), keysets)
             if release is not None and release.envelope.to_bytes() not in present:
                 name = "-".join(f"{number:016}" for number in release.order)
                 _write(folder / f"{name}-{release.digest}.json", [release])
@@ -459,22 +464,18 @@ class StatementCache:
                     if older.name < name:
                         older.unlink()
 
-    def follow(self, pin: KeysetId, moved: KeysetId) -> None:
-        """Keep what is kept for a pin for the one to which it moved forward."""
-        import shutil  # which no verdict needs
 
-        with suppress(OSError):
-            shutil.copytree(
-                self.folder / pin.digest, self.folder / moved.digest, dirs_exist_ok=True
-            )
-
-
-def cache_name(pin: KeysetId | RootAnchor) -> str:
+def cache_name(anchor: KeysetAnchor) -> str:
     """Return the name under which the cache holds the statements of an anchor."""
+    pin = anchor.pin
     if isinstance(pin, KeysetId):
         return pin.digest
     pairs = " ".join(sorted(f"{thumbprint}:{holder}" for thumbprint, holder in pin.holders))
-    return hashlib.sha256(f"roots {pin.threshold} {pairs}".encode()).hexdigest()
+    return hashlib.sha256(f"roots {anchor.issuer} {pin.threshold} {pairs}".encode()).hexdigest()
+
+
+def _name(keyset: KeysetStatement) -> str:
+    return f"{keyset.epoch:016}.{keyset.version:016}.{keyset.digest}.json"
 
 
 def _write(path: Path, statements: Sequence[KeysetStatement | ReleaseStatement]) -> None:

@@ -318,7 +318,8 @@ def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust, now: datetime)
     if "card" not in key.roles:
         return Finding("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
     early = seconds < key.nbf - trust.limits.skew
-    if early and not trust.clock_is_behind:  # else nothing is trusted in any case
+    # With a clock that is known to be wrong nothing is trusted in any case.
+    if early and all(reason.code != "time.clock_behind" for reason in trust.blocks):
         return Finding("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")
     if seconds >= key.exp:
         return Finding("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from cardsign.files import read_bytes
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.trust.policy import KeysAnchor, Policy, Subject
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject
 from cardsign.trust.session import StatementCache
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
@@ -21,8 +22,8 @@ from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import Verifier
 from tests.statements.making import DAY, T0, URL, entry, key, later, thumbprint
 from tests.support import PORTABLE, Remembering, codes, dump, signed
-from tests.trust.establishing import ORIGIN
-from tests.trust.histories import after, digest_of, keyset
+from tests.trust.establishing import ORIGIN, anchored
+from tests.trust.histories import after, digest_of, keyset, members_of
 from tests.verify.tides import Tides, card_of, current
 
 
@@ -260,5 +261,77 @@ def test_a_spoilt_cache_is_overwritten(tmp_path: Path) -> None:
 
     tides.says(releases=[current(tides.one, seq=6)], memory=process)
     (text,) = json.loads(kept.read_text())
-    assert digest_of(text.encode()) == digest_of(tides.one) == kept.stem
+    assert digest_of(text.encode()) == digest_of(tides.one) == kept.stem.rpartition(".")[2]
     assert len([*tmp_path.glob("*/*-*.json")]) == 1
+
+
+def test_a_link_in_the_cache_leads_to_no_other_folder(tmp_path: Path) -> None:
+    """Nothing is written there, and what lies there under such a name is not taken for ours."""
+    tides, victim, cache = Tides(), tmp_path / "victim", tmp_path / "cache"
+    for folder in (victim, cache):
+        folder.mkdir()
+    (victim / "-notes-2025.json").write_text("mine")
+    (cache / digest_of(tides.one)).symlink_to(victim)
+    assert tides.says(memory=remembering(cache)).verdict == "trusted"
+    assert [path.name for path in victim.iterdir()] == ["-notes-2025.json"]
+
+
+def test_a_long_history_is_kept_from_its_beginning_and_no_further_than_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the digests are."""
+    tides, history = Tides(), [keyset("ann", "bob")]
+    for version in range(12):
+        history.append(after(history[-1], iat=T0 - DAY + version, exp=T0 + 9 * DAY))
+    for module in ("walk", "session"):
+        monkeypatch.setattr(f"cardsign.trust.{module}.MAX_CHAIN_BYTES", 6 * len(history[1]))
+    for version in range(12):
+        tides.says(keysets=history[version : version + 2], memory=remembering(tmp_path))
+    cache = StatementCache(tmp_path)
+    anchor = tides.policy.issuers[0].anchor
+    assert isinstance(anchor, KeysetAnchor)
+    kept = cache.get(anchor).untrusted_keysets
+    assert [members_of(statement)["version"] for statement in kept] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_huge_folder_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has filled it; what comes first is still read."""
+    tides = Tides()
+    assert tides.says(memory=remembering(tmp_path)).verdict == "trusted"
+    (folder,) = tmp_path.iterdir()
+    for number in range(20):
+        (folder / f"x{number}.json").write_text(json.dumps(["x" * 1000]))
+    monkeypatch.setattr("cardsign.trust.session.MAX_CACHE_BYTES", 8 * 1024)
+    kept = StatementCache(tmp_path).get(anchored(tides.one))
+    assert sum(map(len, kept.untrusted_keysets)) < 8 * 1024
+    assert tides.says(keysets=[], releases=[], memory=remembering(tmp_path)).verdict == "trusted"
+
+
+def test_a_verdict_reads_of_a_long_history_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each is reached anew, since the newest statement is over."""
+    tides, history = Tides(), [keyset("ann", "bob")]
+    for version in range(4):
+        history.append(after(history[-1], iat=T0 - DAY + version, exp=T0 + 60))
+    for last in range(1, 4):
+        tides.says(keysets=history[:last], memory=remembering(tmp_path))
+    running = remembering(tmp_path)
+    assert tides.says(memory=running, now=later(60)).verdict == "indeterminate"
+
+    read: list[str] = []
+
+    def noted(path: Path, **how: Any) -> bytes:
+        read.append(path.name)
+        return read_bytes(path, **how)
+
+    monkeypatch.setattr("cardsign.trust.session.read_bytes", noted)
+    report = tides.says(memory=running, now=later(60))
+    assert codes(report)[0] == "statement.expired"
+    assert [name for name in read if "-" not in name] == []
+    tides.says(keysets=history[3:4], memory=remembering(tmp_path))
+    report = tides.says(memory=running, now=later(60))
+    assert report.keyset is not None
+    assert report.keyset.number == "1.4"
