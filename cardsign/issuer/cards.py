@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, cast
@@ -37,7 +38,7 @@ from cardsign.issuer.work import (
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.agenda import cards_to_sign
-from cardsign.keys.ledger import PUBLISHED
+from cardsign.keys.ledger import PUBLISHED, first_published
 from cardsign.keys.secrets import Access
 from cardsign.publish.generation import CARD_FILE, Generation
 from cardsign.publish.publication import Documents, published_card
@@ -335,20 +336,34 @@ def _is_switched_off(work: Work) -> bool:
     return newest is not None and not newest.card
 
 
+def _make_sign(work: Work, access: Access | bytes | None) -> Callable[[bytes], bytes]:
+    """Return what signs a card, or keeps the signatures that still do; as :func:`card_signers`."""
+    signers = card_signers(work.store, access, now=work.now)
+    options = SigningOptions(own_kids=work.store.state.ever_held_kids())
+    return partial(sign_document, signers=signers, options=options)
+
+
 def _sign_published(work: Work, access: Access | bytes | None) -> Documents | None:
     """Sign the published cards again, in memory; None where none is published."""
     newest = work.published
     if newest is None or not newest.card:
         return None
-    signers = card_signers(work.store, access, now=work.now)
-    options = SigningOptions(own_kids=work.store.state.ever_held_kids())
-    sign = partial(sign_document, signers=signers, options=options)
+    sign = _make_sign(work, access)
     extended = {name: sign(card) for name, card in newest.extended.items()}
     legacy_card = newest.legacy_card and sign(newest.legacy_card)
     return Documents(sign(newest.card), extended=extended, legacy_card=legacy_card)
 
 
 def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
+    """Publish cards; a card of A2A 0.3 that stays published is signed with the keys of now.
+
+    Raises:
+        PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.
+    """
+    newest = work.published
+    if newest and newest.legacy_card and not (documents.legacy_card or work.drops_others):
+        sign = _make_sign(work, work.access if writes else None)
+        documents = replace(documents, legacy_card=sign(newest.legacy_card))
     return publishing.publish_cards(
         documents,
         work.config,
@@ -396,7 +411,7 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         if isinstance(fault, errors.StoreFault) and fault.code not in UNLISTED:
             raise
         yield _describe_signing(work)
-    except (InputRefused, errors.FileFault) as fault:  # what is written or built is no card now
+    except (InputRefused, errors.FileFault, UsageFault) as fault:  # nobody can sign that now
         if fault.code == "build.switched_off":
             yield from _find_withdrawal(work, fault)
             return
@@ -414,7 +429,7 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         task = "publish the cards"
         publication += publishing.find_publication_gap(work, task, publish, until=until)
         yield from publication
-    if signed is None or any(gap.close is None for gap in publication):
+    if signed is None or any(gap.close is None or gap.who != "you" for gap in publication):
         yield from publishing.find_update_gap(work)
 
 
@@ -487,19 +502,24 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
 
 
 def find_ending_cards(work: Work) -> Iterator[Gap]:
-    """Yield extended cards that have ended or soon end, and that `keys rotate` does not renew."""
+    """Yield extended cards that have ended or soon end, and that `keys rotate` does not renew.
+
+    Soon is at most a quarter of the time since one was published.
+    """
     newest, ends = work.published, dict[str, datetime]()
+    begun = first_published(work.store.load())
     cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
     cards += newest.extended.values() if newest else ()
     for untrusted_card in filter(None, cards):
         with suppress(InputRefused):  # which signing and publishing refuse as well
             if marker := extensions.find_marker(Card.from_bytes(untrusted_card).document):
-                end = utc(marker.exp)
-                ends[marker.audience] = min(end, ends.get(marker.audience, end))
+                end, begin = utc(marker.exp), begun.get(card_digest(untrusted_card), work.now)
+                if end <= work.now + min(NOTICE, (end - begin) / 4):
+                    ends[marker.audience] = min(end, ends.get(marker.audience, end))
     named = {card.audience: _renews_itself(card) for card in work.config.cards}
     for audience, end in ends.items():
-        if named.get(audience) or end > work.now + NOTICE:
-            continue
+        if audience in named and (named[audience] or end <= work.now):
+            continue  # the latter cannot be signed, which is said already
         message = f"sign the extended card of audience {audience} again, with a later `expires`"
         command = "cardsign sign; cardsign publish"
         if audience not in named:

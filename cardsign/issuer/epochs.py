@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cardsign import errors
+from cardsign.card.document import Card
+from cardsign.card.interfaces import list_origins
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
 from cardsign.issuer import keyset as keysets
@@ -70,7 +73,8 @@ class IssuerPlan:
         Raises:
             FileFault: ``file.exists``: the folder is set up already, or there is a key store.
             UsageFault: ``usage.conflict``: no issuer is named;
-                ``usage.invalid``: no https origin, nor http on this machine.
+                ``usage.invalid``: no https origin, nor http on this machine;
+                ``card.origin_mismatch``: the card that is here has no interface there.
         """
         extends = is_taken(self.keystore) and _has_cards_alone(self.keystore)
         if self.has_settings and not extends:
@@ -83,6 +87,13 @@ class IssuerPlan:
             origin = str(parse_origin(self.origin))
         if not origin.startswith(("https://", *_LOOPBACK)):
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
+        if self.card is not None and (file := self.folder / self.card).is_file():
+            with of_the_user(self.card):
+                card = Card.from_bytes(read_bytes(file, max_bytes=MAX_CARD_BYTES))
+                origins = list_origins(card.document)
+            if origins and origin not in origins:
+                message = f"{self.card} has an interface at {origins[0]}, and --issuer is {origin}"
+                raise UsageFault("card.origin_mismatch", message, hint="Correct one of them.")
         for place in {self.keystore, self.root_keystore or self.keystore}:
             if is_taken(place) and not (extends and place == self.keystore):
                 raise errors.FileFault(

@@ -20,7 +20,7 @@ from cardsign.card.extensions import declares_extended_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import PublishRefused, UsageFault
 from cardsign.findings import counted
-from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work
+from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work, key_holder
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, history
 from cardsign.keys.secrets import Access
@@ -255,13 +255,17 @@ def find_publication_gap(
         publish: Publishes; with ``writes=False`` it compares alone.
         until: When it does harm if nobody does it.
     """
+    gap = Gap(task, until=until, close=lambda: describe_generation(work, publish()))
     try:
         generation = publish(writes=False)
+    except errors.PassphraseFault:  # a card that stays is signed first
+        yield gap._replace(who=key_holder("card"))
+        return
     except (*NEEDS_A_PERSON, errors.FileFault, UsageFault) as fault:
         yield Gap(task, command=fault.finding.fix, why=f"{fault.code}: {fault.message}")
         return
     if generation is not None and (generation.created or is_unrecorded(work, generation)):
-        yield Gap(task, until=until, close=lambda: describe_generation(work, publish()))
+        yield gap
 
 
 def find_update_gap(work: Work) -> Iterator[Gap]:
@@ -285,10 +289,12 @@ def find_stale_publications(work: Work) -> Iterator[Gap]:
     if work.agent and (folder / CURRENT_FILE).is_file():
         message = f"what was published in {folder} itself: servers serve it, and none of the agents"
         stale.append((CARD_PATH, folder / CURRENT_FILE, message))
-    for current in sorted(folder.glob(f"*/{CURRENT_FILE}")):
-        if (name := current.parent.name) not in work.agents:
-            message = f"{current.parent}, which may still be served: cardsign.toml names no agent "
-            stale.append((work.path_of(CARD_PATH, name), current.parent, message + name))
+    for place in (current.parent for current in sorted(folder.glob(f"*/{CURRENT_FILE}"))):
+        with suppress(UsageFault, errors.ServeFault, errors.FileFault):  # others publish there
+            publications.check_publisher(newest_generation(place), _publisher_of(work.store), place)
+            if (name := place.name) not in work.agents:
+                message = f"{place}, which may still be served: cardsign.toml names no agent {name}"
+                stale.append((work.path_of(CARD_PATH, name), place, message))
     for path, place, message in stale:
         url = keyset.origins[0] + path if keyset else ""
         is_listed = release is not None and any(card.url == url for card in release.cards)

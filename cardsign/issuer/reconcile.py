@@ -202,10 +202,8 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
             if step.key.is_stolen:
                 variable = ledger.passphrase_variable(step.role)
                 message += f", under a new passphrase: type it when asked, or set {variable}"
-            until, close = (
-                None if step.key.state == "active" else now,
-                partial(_make_key, work, step),
-            )
+            until = None if step.key.state == "active" else now
+            close = partial(_make_key, work, step)
             yield Gap(message, key_holder(step.role), until=until, close=close)
 
 
@@ -500,10 +498,8 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: ledger.RevocationRea
         return events
 
     after = work.store.commit(decide, now=now)
-    earlier_names = {key.thumbprint for key in earlier.keys if key.state == "revoked"}
-    ended = [
-        key for key in after.keys if key.state == "revoked" and key.thumbprint not in earlier_names
-    ]
+    over = {key.thumbprint for key in earlier.keys if key.state == "revoked"}
+    ended = [key for key in after.keys if key.state == "revoked" and key.thumbprint not in over]
     done = _describe(work, "revoke", "revoked", [key.named for key in ended])
     progress = reconcile(work, done=done)
     copied = [key for key in ended if key.revoked_because == "compromised" and key.is_given_out]

@@ -23,7 +23,7 @@ from cardsign.issuer import publishing
 from cardsign.issuer.work import ADD_ROOT, RECOVER, Gap, Work, key_holder
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
-from cardsign.keys import agenda, history
+from cardsign.keys import agenda, history, ledger
 from cardsign.keys.agenda import TimelineSettings
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, passphrase_variable
 from cardsign.keys.store import KeyStore, digest_of
@@ -78,15 +78,10 @@ def settled_cards(
     first of these is as old as caches may keep a card. What nobody has recorded does not settle: it
     may never have been live.
     """
-    turnover = settings.as_published(state).turnover
-    shown = {
-        card.payload_sha256: (card.since or publication.at) + turnover <= now
-        for publication in state.publications
-        for card in publication.cards
-    }
-    return {
-        card.url: card.payload_sha256 for card in listed if shown.get(card.payload_sha256, False)
-    }
+    latest = now - settings.as_published(state).turnover
+    begun = ledger.first_published(state)
+    shown = {payload for payload, begin in begun.items() if begin <= latest}
+    return {card.url: card.payload_sha256 for card in listed if card.payload_sha256 in shown}
 
 
 def card_digest(card: bytes) -> str:

@@ -108,8 +108,8 @@ def enter(
 
     A store's first key of a role and algorithm is active at once. A later one is prepublished, or
     where there is a keyset statement only generated, until one lists it. Root and recovery keys do
-    not rotate and are active at once. The default of `holder` is that of the key which it
-    succeeds. `blob` is the digest of the sealed private key.
+    not rotate and are active at once. The default of `holder` is that of the newest key of a role
+    that it has. `blob` is the digest of the sealed private key.
 
     Raises:
         StoreFault: ``keystore.same_custody``: it was stolen.
@@ -121,15 +121,11 @@ def enter(
             f"a key for {public.alg} signs cards alone, not as {' and '.join(roles)}",
             hint="Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256.",
         )
-    predecessors = [
-        key
-        for key in state.keys
-        if key.alg == public.alg and {*ROTATING}.intersection(roles, key.roles)
-    ]
-    begins = "generated" if state.keysets else "prepublished"
-    if not predecessors:
-        begins = "active"
-    holder = holder or (predecessors[-1].holder if predecessors else None)
+    beside = [key for key in state.keys if {*ROTATING}.intersection(roles, key.roles)]
+    begins = "active"
+    if any(key.alg == public.alg for key in beside):
+        begins = "generated" if state.keysets else "prepublished"
+    holder = holder or next((key.holder for key in reversed(beside) if key.holder), None)
     if (group := ledger.custody_group(custody)) in state.stolen:
         variable = ledger.passphrase_variable(roles[0])
         message = f"the keys kept there are stolen ({group}), so no new key may be"

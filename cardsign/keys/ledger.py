@@ -680,6 +680,15 @@ def unsigned_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ..
     return tuple(card for card in published_cards(state) if successors.isdisjoint(card.kids))
 
 
+def first_published(state: StoreState) -> dict[str, datetime]:
+    """Return when each card that is published was first recorded so, by its payload's digest."""
+    return {
+        card.payload_sha256: card.since or publication.at
+        for publication in state.publications
+        for card in publication.cards
+    }
+
+
 def signed_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:
     """Return the published cards that `key` has signed."""
     return tuple(card for card in published_cards(state) if key.kid in card.kids)

@@ -205,6 +205,11 @@ class KeyStore(ABC):
         return lines
 
     @property
+    def is_remembered(self) -> bool:
+        """Whether the newest line that was read is the one that this user's own state has."""
+        return self._read_seen() == (self.state.seq, self.state.head)
+
+    @property
     def _seen(self) -> Path:
         """The file with the newest line of this store that the user saw."""
         where = os.path.realpath(self.place) if "://" not in self.place else self.place
