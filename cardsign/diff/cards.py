@@ -1,7 +1,7 @@
 """Compare two cards: what changed for a caller, and the version that the new card needs.
 
 A card becomes a table of facts that clients use. Comparing two tables finds what was removed,
-added or changed, and :data:`_MEANINGS` says what that means to a caller. Security requirements and
+added or changed, and the effects of a fact say what that means to a caller. Requirements and
 schemas have their own comparison. A difference that none of these finds is reported as unclear.
 
 Nothing is verified, and signatures are not compared: verify both cards first if their origin
@@ -11,7 +11,8 @@ matters.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import defaultdict, deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -25,19 +26,8 @@ from cardsign.card.interfaces import interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
-from cardsign.card.values import (
-    MAX_TOKEN,
-    Json,
-    append,
-    elements_of,
-    jcs,
-    members_of,
-    objects_in,
-    pointer,
-    value_at,
-)
-from cardsign.diff.schemas import Change, Direction, Effect, compare_schemas, is_same
-from cardsign.errors import CardRefused, InputRefused, check_type, place_below
+from cardsign.card.values import Json, append, elements_of, jcs, members_of, objects_in, value_at
+from cardsign.diff.schemas import Change, Effect, compare_schemas, is_same
 from cardsign.findings import Finding, Place, cap_findings, counted, cut
 from cardsign.urls import without_userinfo
 
@@ -52,21 +42,20 @@ _EFFECTS: Final[dict[str, tuple[str, Bump]]] = {
     "diff.additive": ("New for a caller", "minor"),
     "diff.wording": ("Words only", "patch"),
 }
-_MAX_PATH: Final = 200  # characters of a place in a line
+#: Modes of a card that are compared one by one for a skill that names none of its own.
+MAX_INHERITED: Final = 16
 #: Requirements of the old card times those of the new one that are compared, of a card or a skill;
 #: more cannot be told.
 MAX_PAIRS_OF_WAYS: Final = 5_000
-#: Modes of a card that are compared one by one for each skill that names none of its own.
-MAX_INHERITED: Final = 16
 #: A manifest of tools may be larger than a card: it has what a card leaves out.
 MAX_MANIFEST_BYTES: Final = 4 * MAX_CARD_BYTES
-_MAX_NAME: Final = 512  # characters of a skill's name in which a tool's is looked for
+_MAX_WORDS: Final = 32  # of a skill's name, behind which no tool's is looked for
 #: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
 #: enough, if a change that nobody can judge from the cards breaks nothing.
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
 _Members: TypeAlias = Mapping[str, Json]
-#: The schemes that a caller satisfies together, each with its scopes.
-_Way: TypeAlias = tuple[tuple[str, frozenset[str]], ...]
+#: What a caller satisfies together: the name of each scheme, and the name with each of its scopes.
+_Way: TypeAlias = frozenset[tuple[str, ...]]
 _Key: TypeAlias = tuple[str, ...]
 _Effects: TypeAlias = tuple[Effect, Effect, Effect]
 
@@ -79,14 +68,14 @@ class _Fact(NamedTuple):
         label: What it is called.
         path: Where it is.
         value: What it says.
-        direction: Who makes the values, if its value is a JSON Schema.
+        direction: ``input`` or ``output``, if its value is a JSON Schema for that.
     """
 
     effects: _Effects
     label: str
     path: str
     value: Json = None
-    direction: Direction | None = None
+    direction: str = ""
 
 
 #: By key; the key of a part begins with the key of the whole.
@@ -99,8 +88,6 @@ _WORDING: Final[_Effects] = ("wording", "wording", "wording")
 _UNKNOWN: Final[_Effects] = ("unclear", "unclear", "unclear")
 _SCHEMAS: Final = frozenset(name for names in SCHEMA_MEMBERS.values() for name in names)
 _REQUIREMENTS: Final = ("securityRequirements", "security")
-_SKILL_IDS: Final = ("id", "skill_id")
-_HELD_OTHERWISE: Final = ("additionalInterfaces", "version", "signatures")
 _EXTENDED: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 #: What clients of one A2A version do not read of a card for both.
 _OF_THE_OTHER: Final[dict[str, frozenset[str]]] = {
@@ -119,11 +106,12 @@ _WORDS: Final = frozenset(
 )
 #: Members of a skill, and of a card, that are not compared by their values alone.
 _OF_SKILLS: Final = frozenset({"id", "inputModes", "outputModes", *_REQUIREMENTS, *_SCHEMAS})
-_OF_CARDS: Final = frozenset(
-    {"supportedInterfaces", "url", "preferredTransport", "protocolVersion", "additionalInterfaces"}
-    | {"defaultInputModes", "defaultOutputModes", "version", "signatures", "skills"}
-    | {"capabilities", "securitySchemes", *_REQUIREMENTS, *_EXTENDED}
+_COMPARED: Final = frozenset(
+    {"supportedInterfaces", "url", "preferredTransport", "protocolVersion", "skills"}
+    | {"defaultInputModes", "defaultOutputModes", "capabilities", "securitySchemes"}
+    | {*_REQUIREMENTS, *_EXTENDED}
 )
+_OF_CARDS: Final = _COMPARED | {"additionalInterfaces", "version", "signatures"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +166,7 @@ class CardDiff:
         old, new = _semver(self.old_version), _semver(self.new_version)
         if old is None or new is None or part == "none":
             return old is not None and new is not None and new >= old
-        if part == "patch":  # a candidate of the next version will do
-            return new > old
-        return new.finalize_version() >= self._next(old.finalize_version(), part)
+        return new > old and new.finalize_version() >= self._next(old, part)
 
     @property
     def exit_status(self) -> int:
@@ -202,20 +188,13 @@ class CardDiff:
             "least": self.least_version,
             "verdict": self.version_verdict,
         }
-        return {
-            "old": self.names[0],
-            "new": self.names[1],
-            "format": "cardsign.diff/1",
-            **({"same": not self.changes} if self.must_be_same else {"version": version}),
-            "changes": [
-                {
-                    "effect": change.code.removeprefix("diff."),
-                    "path": change.path,
-                    "message": change.message,
-                }
-                for change in self.changes
-            ],
-        }
+        changes = [
+            {"effect": change.code[5:], "path": change.path, "message": change.message}
+            for change in self.changes
+        ]
+        head = {"old": self.names[0], "new": self.names[1], "format": "cardsign.diff/1"}
+        verdict = {"same": not changes} if self.must_be_same else {"version": version}
+        return {**head, **verdict, "changes": changes}
 
     def lines(self) -> Iterator[str]:
         """Yield the diff as text: the changes by their effect, then the versions."""
@@ -227,7 +206,7 @@ class CardDiff:
             if changes:
                 yield from ("", f"  {title}:")
             for change in changes:
-                yield f"    {cut(change.path, _MAX_PATH)}  {cut(change.message)}"
+                yield f"    {cut(change.path)}  {cut(change.message)}"
         if count:
             yield ""
         yield self._conclusion()
@@ -235,14 +214,14 @@ class CardDiff:
     def _conclusion(self) -> str:
         if self.must_be_same:
             return "something differs" if self.changes else "nothing differs"
-        old, new = (cut(str(version)) for version in (self.old_version, self.new_version))
+        least = self.least_version
+        missing = "no semantic version, so nothing can be said of it"
         conclusion = {
             "enough": "enough",
             "unclear": "enough, unless an undecided change breaks a caller",
-            "too-low": f"too low; {self.least_version} or higher is needed",
+            "too-low": f"too low; {least} or higher is needed" if least else missing,
         }[self.version_verdict]
-        if self.least_version is None:
-            conclusion = "no semantic version, so nothing can be said of it"
+        old, new = (cut(str(version)) for version in (self.old_version, self.new_version))
         return f"version {old} to {new}: {conclusion}"
 
 
@@ -267,15 +246,15 @@ def diff_cards(
     cards = []
     for data, name in zip((untrusted_old, untrusted_new), names, strict=True):
         example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
-        check_type(data, bytes, "give the cards' bytes", example)
+        errors.check_type(data, bytes, "give the cards' bytes", example)
         try:
             cards.append(Card.from_bytes(data))
             check_is_no_key_set(cards[-1].document)
-        except InputRefused as refusal:
-            raise place_below(refusal, name, type(refusal)) from refusal
+        except errors.InputRefused as refusal:
+            raise errors.place_below(refusal, name, type(refusal)) from refusal
     old, new = (card.document for card in cards)
-    changes = _make_findings(_list_changes(*cards))
     versions = old.get("version"), new.get("version")
+    changes = _make_findings(_compare(*cards))
     return CardDiff(*versions, changes, names, is_contract=is_contract(new))
 
 
@@ -302,7 +281,7 @@ def diff_live(
         changes.append(("wording", "/version", f"the version was {was}, and is {now}"))
     is_same_card = committed == untrusted_live
     if "signatures" not in old and new.get("signatures"):
-        is_same_card = is_same({**unsigned(old)}, {**unsigned(new)})
+        is_same_card = is_same(unsigned(old), unsigned(new))
     elif old.get("signatures") != new.get("signatures"):
         changes.append(("unclear", "/signatures", "the signatures differ"))
     if not (is_same_card or changes or result.changes):
@@ -323,30 +302,35 @@ def _list_facts(document: _Members, unread: Set[str]) -> _Facts:
     """Return the facts of a card, except interfaces and security requirements."""
     facts: _Facts = {}
     _add_members(facts, (), "", document, _OF_CARDS)
+    if is_contract(document) and (own_name := facts.get(("name",))):  # callers address it by name
+        facts["name",] = own_name._replace(effects=_ADDRESS)
     _add_modes(facts, (), document, document, "")
     _add_skills(facts, document)
     capabilities = _without(members_of(document.get("capabilities")), unread)
-    for offer, value in capabilities.items():
-        _add_offer(facts, append("/capabilities", offer), offer, value)
-    for name in _EXTENDED:
-        _add_offer(facts, f"/{name}", "extendedAgentCard", document.get(name))
+    offers = [(append("/capabilities", name), name, value) for name, value in capabilities.items()]
+    offers += [(f"/{name}", "extendedAgentCard", document.get(name)) for name in _EXTENDED]
+    for path, name, value in offers:
+        if name == "extensions":
+            _add_extensions(facts, value)
+        elif value not in (None, False):
+            effects = _OFFER if value is True else _UNKNOWN
+            fact = _Fact(effects, f"the offer of `{name}`", path, value)
+            facts.setdefault(("capabilities", name), fact)
     for scheme in _read_schemes(document).values():
         _add_scheme(facts, scheme)
-    if is_contract(document) and (own_name := facts.get(("name",))):  # callers address it by name
-        facts["name",] = own_name._replace(effects=_ADDRESS)
     for index, schema in enumerate(skill_schemas(document)):
         key: _Key = ("skills", schema.skill, schema.kind)
         key = (*key, str(index)) if key in facts else key
-        label = f"`{schema.tokens[-1]}`"
-        direction: Direction = "input" if schema.kind == "input_schema" else "output"
-        facts[key] = _Fact(_UNKNOWN, label, pointer(*schema.tokens), schema.schema, direction)
+        label, path = f"`{schema.tokens[-1]}`", reduce(append, schema.tokens, "")
+        direction = schema.kind.removesuffix("_schema")
+        facts[key] = _Fact(_UNKNOWN, label, path, schema.schema, direction)
     return facts
 
 
 def _add_skills(facts: _Facts, document: _Members) -> None:
     # A2A has no member for the mark of an end, so a built card keeps it in our extension.
     kept = members_of(kept_of(document).get("skills"))
-    for name, (path, skill) in _by(document.get("skills"), _SKILL_IDS, "/skills").items():
+    for name, (path, skill) in _skills_of(document).items():
         key: _Key = ("skills", name)
         ends = True in (skill.get("deprecated"), members_of(kept.get(name)).get("deprecated"))
         label = f"the deprecated skill {name!r}" if ends else f"skill {name!r}"
@@ -355,26 +339,28 @@ def _add_skills(facts: _Facts, document: _Members) -> None:
         _add_modes(facts, key, skill, document, path)
 
 
-def _add_offer(facts: _Facts, path: str, name: str, value: Json) -> None:
-    """Add a member of `capabilities`, or one of 0.3 that means the same."""
-    if name == "extensions":
-        for uri, (place, extension) in _by(value, ("uri",), path).items():
-            _add_extension(facts, uri, place, extension)
-    elif value not in (None, False):
-        effects = _OFFER if value is True else _UNKNOWN
-        fact = _Fact(effects, f"the offer of `{name}`", path, value)
-        facts.setdefault(("capabilities", name), fact)
+def _add_modes(facts: _Facts, key: _Key, owner: _Members, document: _Members, path: str) -> None:
+    """Add the modes of a card or skill; a skill that lists none has those of the card."""
+    for kind in ("input", "output"):
+        place, own = append(path, f"{kind}Modes"), owner.get(f"{kind}Modes")
+        if own is None:
+            place = f"/default{kind.title()}Modes"
+        listed = elements_of(document.get(place[1:]) if own is None else own)
+        labels = [f"many {kind} modes of the card"]
+        if not key or own is not None or len(listed) <= MAX_INHERITED:
+            labels = [f"{kind} mode {mode!r}" for mode in listed]
+        facts |= {(*key, "mode", label): _Fact(_OFFER, label, place) for label in labels}
 
 
-def _add_extension(facts: _Facts, uri: str, path: str, extension: _Members) -> None:
-    key, label = ("capabilities", "extensions", uri), f"the extension {uri}"
-    is_required = bool(extension.get("required"))
-    facts[key] = _Fact(_REQUIRED_EXTENSION if is_required else _OFFER, label, path)
-    if is_required:
-        place = append(path, "required")
-        demand = _Fact(_DEMAND, f"`required` of {label}", place, extension["required"])
-        facts[*key, "required"] = demand
-    _add_members(facts, key, path, extension, frozenset({"uri", "required"}))
+def _add_extensions(facts: _Facts, extensions: Json) -> None:
+    for uri, (path, extension) in _by(extensions, ("uri",), "/capabilities/extensions").items():
+        key, label = ("capabilities", "extensions", uri), f"the extension {uri}"
+        required = extension.get("required")
+        facts[key] = _Fact(_REQUIRED_EXTENSION if required else _OFFER, label, path)
+        if required:
+            demand = _Fact(_DEMAND, f"`required` of {label}", append(path, "required"), required)
+            facts[*key, "required"] = demand
+        _add_members(facts, key, path, extension, frozenset({"uri", "required"}))
 
 
 def _read_schemes(document: _Members) -> dict[str, Scheme]:
@@ -382,18 +368,17 @@ def _read_schemes(document: _Members) -> dict[str, Scheme]:
 
 
 def _add_scheme(facts: _Facts, scheme: Scheme) -> None:
-    key, label = ("securitySchemes", scheme.name), f"scheme {cut(scheme.name, MAX_TOKEN)!r}"
-    facts[key] = _Fact(_OFFER, label, pointer(*key))
+    key, label = ("securitySchemes", scheme.name), f"scheme {cut(scheme.name)!r}"
+    path = append("/securitySchemes", scheme.name)
+    facts[key] = _Fact(_OFFER, label, path)
     for names, value in _list_leaves({"type": scheme.type, **scheme.members}):
         is_words = names[-1] in _SCHEME_WORDS or "scopes" in names[:-1]
-        path = ".".join(cut(name, MAX_TOKEN) for name in names)
         effects = _WORDING if is_words else _ADDRESS
-        facts[*key, *names] = _Fact(effects, f"{label}: its {path}", pointer(*key), value)
+        text = f"{label}: its {reduce(append, names, '')[1:]}"
+        facts[*key, *names] = _Fact(effects, text, path, value)
 
 
-def _add_members(
-    facts: _Facts, key: _Key, path: str, owner: _Members, unread: Set[str] = frozenset()
-) -> None:
+def _add_members(facts: _Facts, key: _Key, path: str, owner: _Members, unread: Set[str]) -> None:
     """Add what stands in an object, but for some members of it."""
     for names, value in _list_leaves(_without(owner, unread)):
         # The schemas of an extension are compared with the skills.
@@ -424,34 +409,15 @@ def _list_interfaces(document: _Members) -> _Facts:
     interfaces = interfaces_of(document)
     for interface in sorted(interfaces, key=lambda entry: entry.member == "additionalInterfaces"):
         version = _normalize("protocolVersion", interface.version)
-        identity = (interface.url, interface.binding, interface.tenant, version)
-        key = "interface", *map(repr, identity)
-        if key in facts:
-            continue
+        key = tuple(map(repr, (interface.url, interface.binding, interface.tenant, version)))
         spoken = f"{interface.binding} {interface.version or ''}".strip()
         tenant = "" if interface.tenant is None else f", tenant {str(interface.tenant)!r:.60},"
         label = f"the interface {spoken} at {without_userinfo(str(interface.url))}{tenant}"
-        facts[key] = _Fact(_OFFER, label, interface.pointer)
-        if interface.member != "url":
-            above = interface.tokens[:-1]
-            members = members_of(value_at(document, above))
-            _add_members(facts, key, pointer(*above), members, _CALLED_BY[interface.member])
+        facts.setdefault(key, _Fact(_OFFER, label, interface.pointer))
+        if above := interface.tokens[:-1]:
+            path, members = reduce(append, above, ""), members_of(value_at(document, above))
+            _add_members(facts, key, path, members, _CALLED_BY[interface.member])
     return facts
-
-
-def _add_modes(facts: _Facts, key: _Key, owner: _Members, document: _Members, path: str) -> None:
-    """Add the modes of a card or skill; a skill that lists none has those of the card."""
-    for kind in ("input", "output"):
-        place, own = append(path, f"{kind}Modes"), owner.get(f"{kind}Modes")
-        if own is None:
-            place = f"/default{kind.title()}Modes"
-        listed = elements_of(document.get(place[1:]) if own is None else own)
-        if own is None and owner is not document and len(listed) > MAX_INHERITED:
-            label = f"{kind} modes of the card"
-            facts[*key, "mode", kind] = _Fact(_OFFER, label, place, listed)
-            continue
-        for label in (f"{kind} mode {mode!r}" for mode in listed):
-            facts[*key, "mode", label] = _Fact(_OFFER, label, place)
 
 
 def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _Members]]:
@@ -461,6 +427,10 @@ def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _
         keys = (key for name in names if isinstance(key := element.get(name), str))
         named.setdefault(next(keys, f"#{index}"), (append(above, index), element))
     return named
+
+
+def _skills_of(card: _Members) -> dict[str, tuple[str, _Members]]:
+    return _by(card.get("skills"), ("id", "skill_id"), "/skills")
 
 
 def _normalize(name: str, value: Json) -> Json:
@@ -489,7 +459,7 @@ def _semver(version: Json) -> Version | None:
 # What changed.
 
 
-def _list_changes(*cards: Card) -> Iterator[Change]:
+def _compare(*cards: Card) -> Iterator[Change]:
     """Yield the changes for callers of the old card, for each half of a mixed card."""
     old, new = (respelled(card.document, CARD_1_0, CARD_0_3, lenient=False) for card in cards)
     was, now = (card.a2a_version for card in cards)
@@ -505,20 +475,16 @@ def _list_changes(*cards: Card) -> Iterator[Change]:
         if former.keys() == present.keys() and [*former] != [*present]:
             first = next(iter(present.values()))
             changes.append(("additive", first.path, f"{first.label} is preferred now"))
-        facts = (_list_facts(card, unread) for card in (was_read, is_read))
-        changes += _compare_facts(*facts)
+        changes += _compare_facts(_list_facts(was_read, unread), _list_facts(is_read, unread))
         changes += _compare_ways(was_read, is_read, unread)
     yield from changes
     seen = {path.split("/")[1] for _, path, _ in changes}
     # Some clients read no `security` beside an empty `securityRequirements`, so that an empty list
     # is not the same as none. All else is another in a card of another A2A version.
-    for name in dict.fromkeys((*old, *new)):
-        if name not in _OF_CARDS or name in _HELD_OTHERWISE or name in seen:
-            continue
+    for name in sorted(_COMPARED - seen):
         values = [_normalize(name, card.get(name)) for card in (old, new)]
         if not (is_same(*values) or (was != now and any(values))):
-            message = f"`{name}` changed in a way that is read in several ways"
-            yield "unclear", append("", name), message
+            yield "unclear", f"/{name}", f"`{name}` changed in a way that is read in several ways"
 
 
 def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
@@ -532,7 +498,7 @@ def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
             yield gone, path, f"{label} was removed"
         elif was is None:
             yield came, path, f"{label} is new"
-        elif direction is not None:
+        elif direction:
             yield from compare_schemas(was.value, value, direction, path)
         elif not is_same(was.value, value):
             yield changed, path, f"{label} changed"
@@ -545,7 +511,7 @@ def _compare_ways(old: _Members, new: _Members, unread: Set[str]) -> Iterator[Ch
     reported as a change of the scheme.
     """
     schemes = [_read_schemes(card) for card in (old, new)]
-    former, present = (_by(card.get("skills"), _SKILL_IDS, "/skills") for card in (old, new))
+    former, present = map(_skills_of, (old, new))
     owners = [("", old, new)]
     owners += [(path, former[n][1], skill) for n, (path, skill) in present.items() if n in former]
     for path, *whole in owners:
@@ -558,35 +524,27 @@ def _compare_ways(old: _Members, new: _Members, unread: Set[str]) -> Iterator[Ch
         if len(others) * len(now) > MAX_PAIRS_OF_WAYS:
             yield "unclear", place, "there are too many requirements to compare them all"
             continue
-        lost = [way for way in others if not _is_let_in(way, now)]
-        if lost:
+        if lost := [way for way in others if not any(way >= other for other in now)]:
             yield "breaking", place, f"a caller with {_spell_way(lost[0])} is no longer let in"
         for way in now:
             if way not in was and not (lost and len(now) == 1):
                 yield "additive", place, f"a caller with {_spell_way(way)} is let in now"
 
 
-def _is_let_in(way: _Way, ways: Iterable[_Way]) -> bool:
-    own = dict(way)
-    return any(all(name in own and scopes <= own[name] for name, scopes in other) for other in ways)
-
-
 def _list_ways(requirements: Iterable[Requirement]) -> dict[_Way, None]:
     """Return the ways in. No requirement admits everybody; an unreadable one admits nobody."""
-    ways = []
+    ways: dict[_Way, None] = {}
     for requirement in requirements:
-        schemes = requirement.schemes
-        if requirement.problem is not None and not schemes:
-            schemes = {f"{requirement.value!r:.60}": ()}
-        ways.append(tuple(sorted((name, frozenset(scopes)) for name, scopes in schemes.items())))
-    return dict.fromkeys(ways or [()])
+        unreadable = {f"{requirement.value!r:.60}": ()} if requirement.problem else {}
+        schemes = requirement.schemes or unreadable
+        scopes = {(name, scope) for name in schemes for scope in schemes[name]}
+        ways[frozenset(scopes.union((name,) for name in schemes))] = None
+    return ways or {frozenset(): None}
 
 
 def _spell_way(way: _Way) -> str:
-    shown = (
-        f"{name!r} ({', '.join(sorted(scopes))})" if scopes else repr(name) for name, scopes in way
-    )
-    return " and ".join(shown) or "no credentials"
+    parts = (f"its scope {scope[0]!r}" if scope else repr(name) for name, *scope in sorted(way))
+    return " and ".join(parts) or "no credentials"
 
 
 # A saved answer to tools/list.
@@ -613,37 +571,30 @@ def diff_tools(
     manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
     listed = members_of(manifest.get("result")).get("tools", manifest.get("tools"))
     if not isinstance(listed, list):
-        raise CardRefused("card.type", "expected a list of tools", path="/tools")
-    skills: _Facts = {}
-    tools: _Facts = {}
+        raise errors.CardRefused("card.type", "expected a list of tools", path="/tools")
+    tools: dict[str, deque[Json]] = defaultdict(deque)  # a namesake is compared with no skill twice
+    changes: list[Change] = []
     for _, tool in objects_in(listed):
-        name = _plain(str(tool.get("name")))
-        _add_tool(tools, name, name, tool.get("inputSchema", tool.get("input_schema")))
+        schema = tool.get("inputSchema", tool.get("input_schema"))
+        tools[_plain(str(tool.get("name")))].append(schema)
     for skill in skill_schemas(document):
         if skill.kind == "input_schema":
             name = _name_tool(_plain(skill.skill), tools)
-            _add_tool(skills, name, skill.skill, skill.schema)
-            if (name,) in tools:
-                tools[name,] = tools[name,]._replace(path=skill.skill)
-    changes = (change for change in _compare_facts(skills, tools) if change[0] != "wording")
-    version = document.get("version")
-    return CardDiff(version, None, _make_findings(changes), names, must_be_same=True)
+            if alike := tools.get(name):
+                changes += compare_schemas(skill.schema, alike.popleft(), "input", skill.skill)
+            else:
+                changes.append(("breaking", skill.skill, f"tool {name!r} was removed"))
+    changes += [("additive", name, f"tool {name!r} is new") for name in tools if tools[name]]
+    findings = _make_findings(change for change in changes if change[0] != "wording")
+    return CardDiff(document.get("version"), None, findings, names, must_be_same=True)
 
 
-def _add_tool(facts: _Facts, name: str, path: str, schema: Json) -> None:
-    """Add a tool; a second one of the same name is a fact of its own."""
-    if (name,) in facts:
-        facts[f"another in {path}", name] = _Fact(_OFFER, f"another tool {name!r}", path)
-    facts.setdefault((name,), _Fact(_OFFER, f"tool {name!r}", path, schema, "input"))
-
-
-def _name_tool(skill: str, tools: _Facts) -> str:
+def _name_tool(skill: str, tools: Container[str]) -> str:
     """Return the tool of a skill: its own name, or what follows ``mcp_`` and the server's name."""
-    if (skill,) in tools or not skill.startswith("mcp_") or len(skill) > _MAX_NAME:
-        return skill
-    words = skill.split("_")[2:]
-    rests = ("_".join(words[at:]) for at in range(len(words)))
-    return next((rest for rest in rests if (rest,) in tools), skill)
+    words = skill.split("_", _MAX_WORDS)
+    starts = (0, *range(2, len(words))) if words[0] == "mcp" else (0,)
+    rests = ("_".join(words[at:]) for at in starts)
+    return next((rest for rest in rests if rest in tools), skill)
 
 
 def _plain(name: str) -> str:

@@ -20,26 +20,21 @@ from cardsign.card.values import Json, append, elements_of, jcs, members_of
 #: What a change means for a caller that knows the old card only. `unclear`: this cannot be told
 #: from the two cards, and a person has to decide.
 Effect: TypeAlias = Literal["breaking", "additive", "wording", "unclear"]
-#: Who makes the values: the caller makes inputs, the agent makes outputs.
-Direction: TypeAlias = Literal["input", "output"]
 #: What a change means for a caller, where it is (as a JSON pointer: in the new card, or in the old
 #: one for what is gone), and what changed.
 Change: TypeAlias = tuple[Effect, str, str]
-#: `narrower`: something that was valid is not any more. `wider`: the reverse. The others mean the
-#: same whoever makes the values.
-_Kind: TypeAlias = Literal["narrower", "wider", "breaking", "additive", "wording", "unclear"]
-#: What changed, where as a JSON pointer, and in words.
-_Step: TypeAlias = tuple[_Kind, str, str]
+#: What changed, where as a JSON pointer, and in words. `narrower`: something that was valid is not
+#: any more. `wider`: the reverse. An effect means the same whoever makes the values.
+_Step: TypeAlias = tuple[str, str, str]
 
-_EFFECTS: Final[dict[Direction, dict[_Kind, Effect]]] = {
+#: By who makes the values: the caller makes inputs, the agent makes outputs.
+_EFFECTS: Final[dict[str, dict[str, Any]]] = {
     "input": {"narrower": "breaking", "wider": "additive"},
     "output": {"narrower": "additive", "wider": "breaking"},
 }
 _TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
+_JUDGED: Final = ("type", "enum", "properties", "required", "additionalProperties", "items")
 # fmt: off
-_JUDGED: Final = frozenset({
-    "type", "enum", "properties", "required", "additionalProperties", "items",
-})
 _NOTES: Final = frozenset({
     "title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly",
     "$comment", "$schema", "$id", "contentEncoding", "contentMediaType",
@@ -49,33 +44,30 @@ _NOTES: Final = frozenset({
 _COMBINED: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "$ref"})
 
 
-def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") -> list[Change]:
+def compare_schemas(old: Json, new: Json, direction: str, path: str = "") -> list[Change]:
     """List what changed from one schema to the other, and what it means for a caller.
 
     Args:
         old: A schema as parsed JSON: an object or a boolean.
         new: The same.
-        direction: Who makes the values that the schema describes.
+        direction: What the schema describes: ``input`` or ``output``.
         path: Where the schema stands, as a JSON pointer.
     """
-    effects: Mapping[Any, Any] = _EFFECTS[direction]
-    steps = dict.fromkeys(_compare(old, new, path))
-    return [(effects.get(kind, kind), at, text) for kind, at, text in steps]
+    effects = _EFFECTS[direction]
+    return [(effects.get(kind, kind), at, text) for kind, at, text in _compare(old, new, path)]
 
 
 def is_same(value: Json, other: Json) -> bool:
     """Return whether two values are the same JSON, in which true is not 1."""
-    if value != other:
-        return False
-    texts = (json.dumps(part, sort_keys=True) for part in (value, other))  # far cheaper than jcs
-    return next(texts) == next(texts) or jcs(value) == jcs(other)
+    # To write them in their own order is far cheaper than JCS.
+    return value == other and (json.dumps(value) == json.dumps(other) or jcs(value) == jcs(other))
 
 
 def _compare(old: Json, new: Json, path: str) -> Iterator[_Step]:
     was, now = ({} if schema is True else schema for schema in (old, new))
     if is_same(was, now):
         return
-    if isinstance(was, Mapping) and isinstance(now, Mapping):
+    if isinstance(was, dict) and isinstance(now, dict):
         yield from _compare_objects(was, now, path)
     elif was is False:
         yield "wider", path, "something is taken here now"

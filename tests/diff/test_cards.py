@@ -176,6 +176,10 @@ VERSIONS = """
 1.2.3       1.2.3   none      enough   1.2.3
 1.2.3       1.2.2   wording   too-low  1.2.4
 2.0.0-rc.1  2.0.0   wording   enough   2.0.0
+2.0.0-rc.1  2.0.0   breaking  enough   2.0.0
+2.0.0-rc.2  2.0.0-rc.1  breaking  too-low  2.0.0
+1.2.3       2.0.0-rc.1  breaking  enough   2.0.0
+1.2.3       1.3.0-rc.1  breaking  too-low  2.0.0
 1.2         1.3     wording   too-low  None
 0.9.0       0.10.0  breaking  enough   0.10.0
 0.9.0       0.9.1   breaking  too-low  0.10.0
