@@ -49,9 +49,8 @@ class EnvelopeReport:
     @property
     def exit_status(self) -> int:
         """0 if the contract is kept, 1 if it is broken, 3 if that cannot be decided."""
-        if self.is_kept is None:
-            return errors.EXIT_NO_VERDICT
-        return errors.EXIT_OK if self.is_kept else errors.EXIT_NOT_TRUSTED
+        statuses: dict[bool | None, int] = {True: errors.EXIT_OK, False: errors.EXIT_NOT_TRUSTED}
+        return statuses.get(self.is_kept, errors.EXIT_NO_VERDICT)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as ``cardsign contract check --json`` prints it."""
