@@ -9,7 +9,7 @@ from typing import Any, Final
 from cardsign.card.document import Card
 from cardsign.card.extensions import is_contract
 from cardsign.card.strictjson import offsets, position
-from cardsign.card.values import Json, finding_at
+from cardsign.card.values import Json, finding_at, split
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
     EXIT_OK,
@@ -182,9 +182,13 @@ def lint_card(
     check_settings(settings)
     try:
         document = Card.from_bytes(untrusted_bytes).document
-    except (JsonRefused, CardRefused) as refusal:
+    except JsonRefused as refusal:
         return _report_of(name, [refusal.finding], settings, None)
-    report = _report_of(name, lint_document(document, settings), settings, document)
+    except CardRefused as refusal:
+        unreadable = finding_at(refusal.code, tuple(split(refusal.path)), refusal.message)
+        report = _report_of(name, [unreadable], settings, None)
+    else:
+        report = _report_of(name, lint_document(document, settings), settings, document)
     return _with_lines(report, untrusted_bytes.decode())
 
 
@@ -287,15 +291,24 @@ def _report_of(
     return CardReport(name, cap_findings(kept), tuple(accepted), document)
 
 
+def _upwards(tokens: rules.Tokens) -> Iterator[rules.Tokens]:
+    """Yield a place and those around it, from the inside, without the card itself."""
+    return (tokens[:count] for count in range(len(tokens), 0, -1))
+
+
 def _with_lines(report: CardReport, text: str) -> CardReport:
-    """Return a report whose findings have the line and column of their members in the text."""
+    """Return a report whose findings have the line and column of their members in the text.
+
+    A member that is missing has those of the object that lacks it.
+    """
     findings = (*report.findings, *(finding for finding, _ in report.waived))
-    token_paths = {finding.place.tokens for finding in findings}
+    token_paths = {above for finding in findings for above in _upwards(finding.place.tokens)}
     starts = ((tuple(map(str, tokens)), at) for tokens, at, _ in offsets(text) if tokens)
     places = {tokens: position(text[:at]) for tokens, at in starts if tokens in token_paths}
 
     def with_line(finding: Finding) -> Finding:
-        line, column = places.get(finding.place.tokens, (None, None))
+        near = (above for above in _upwards(finding.place.tokens) if above in places)
+        line, column = places.get(next(near, ()), (None, None))
         return replace(finding, place=replace(finding.place, line=line, column=column))
 
     return replace(

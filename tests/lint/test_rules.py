@@ -668,3 +668,15 @@ def test_lint_finds_what_the_inspector_and_the_conformance_kit_find(
 ) -> None:
     """Their rules are a part of ours."""
     assert rule in found(card)
+
+
+def test_a_finding_has_the_line_of_what_it_is_about_or_in() -> None:
+    """A missing member that of its object, and two spellings that of the second."""
+    skill = PORTABLE["skills"][0]
+    bare = {**PORTABLE, "skills": [skill, without(skill, "/name")]}
+    text = json.dumps(bare, indent=1).encode()
+    (finding,) = lint_card(text, LintSettings(groups=("members",))).findings
+    last = text.splitlines().index(b"  {", text.splitlines().index(b"  },"))
+    assert (finding.path, finding.place.line) == ("/skills/1/name", last + 1)
+    (finding,) = lint_card(b'{"iconUrl": "a",\n "icon_url": "b"}').findings
+    assert (finding.code, finding.place.line, finding.place.column) == ("card.two_spellings", 2, 2)
