@@ -34,7 +34,7 @@ from cardsign.card.interfaces import Interface, current_interfaces, interfaces_o
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of
-from cardsign.errors import CardRefused, CardsignError, SignatureRefused
+from cardsign.errors import CardRefused, CardsignError, ServeFault, SignatureRefused
 from cardsign.files import FileStamp, file_stamp
 from cardsign.inspect import page
 from cardsign.jose.jws import read_entry
@@ -233,11 +233,13 @@ class Publications:
         else:
             self.is_single, self.problems = previous.is_single, previous.problems
             self._site, self._moment = previous._newest, previous._moment
-            agents = {
-                name: self._make_agent(name, agent.generation)
-                for name, agent in self._site.agents.items()
-                if settings.enabled and name not in settings.disabled
-            }
+            agents: dict[str, Agent] = {}
+            for name, agent in self._site.agents.items():
+                try:
+                    if settings.enabled and name not in settings.disabled:
+                        agents[name] = self._make_agent(name, agent.generation)
+                except ServeFault as exc:
+                    raise ServeFault(exc.code, f"{_prefix(name)}{exc.message}") from exc
             self._newest = Site(agents, self._choose_root(agents))
         self._stamp_path = location / CURRENT_FILE if self.is_single else location
         self.look_at_all()

@@ -204,6 +204,10 @@ def test_agents_come_and_go_and_harm_no_other(
         assert served() == {"tides": "tides", "waves": "waves"}
     assert len([line for line in log if "still serving the agents" in line]) == 1
     (tmp_path / "away").rename(folder)
+    publish_cards(folder / "tides", key, PUBLIC, "staff", now=NOW + timedelta(days=1))
+    look(client)
+    with pytest.raises(ServeFault, match="agent tides: the public card demands"):
+        Publications(folder, MTLS, previous=publications_of(client))
     shutil.rmtree(folder / "tides")
     assert served() == {"waves": "waves"}
     assert log[-1] == "agent tides: serving no card: it was removed or disabled"
