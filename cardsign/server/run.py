@@ -34,7 +34,7 @@ from werkzeug import exceptions
 
 from cardsign.card.values import Json
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, install_hint
-from cardsign.files import MAX_INPUT_BYTES, file_stamp, write_atomic
+from cardsign.files import MAX_INPUT_BYTES, file_stamp
 from cardsign.findings import counted
 from cardsign.server import mount
 from cardsign.server.a2a import NO_STORE, json_response
@@ -57,6 +57,7 @@ HEADER_SECONDS: Final = 10
 SHUTDOWN_SECONDS: Final = 3
 #: Connections, idle ones too, beyond which granian accepts none.
 BACKPRESSURE: Final = 8192
+MAX_CHECKED: Final = 4 * 1024 * 1024  # bytes of settings in the memory of all processes
 MAX_SHOWN: Final = 256  # characters of a path in the log
 _SIGNAL_SECONDS: Final = 0.1
 #: How long a policy, its lock and its statements count before they are read again.
@@ -98,16 +99,16 @@ def serve(
     host, port = split_address(bind, "--bind takes HOST:PORT")
     settings = read_settings()
     check_settings(settings)
-    reloads = multiprocessing.Value("L", 0)
+    # What workers go by, since the operator's own file may be broken when one is started again.
+    # It has no lock, with which a worker that is killed could end.
+    checked, reloads = multiprocessing.RawArray("c", MAX_CHECKED), multiprocessing.Value("L", 0)
     with (
         reserve_address(host, port) as address,
-        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as folder,
+        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
     ):
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before workers import the library
-        # The operator's own file may be broken when a worker is started again.
-        checked = Path(folder, "settings")
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
-        write_atomic(checked, pickle.dumps(settings))
+        share(settings, checked)
         if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
             log.warning(
                 "slow clients can hold threads of this server; put a proxy that reads requests "
@@ -121,7 +122,7 @@ def serve(
                 settings = read_settings()
                 check_settings(settings, is_running=True)
                 newer = Publications(location, settings, previous=publications)
-                write_atomic(checked, pickle.dumps(settings))
+                share(settings, checked)
             except Exception as exc:  # noqa: BLE001  the boundary: the main thread has to go on
                 log.error("the settings stay as they were: %s", exc)
                 return
@@ -140,6 +141,12 @@ def serve(
             announce(address, f"serving {served} on", summary, as_json=as_json)
 
         run_server(server, partial(Worker, location, checked, reloads))
+
+
+def share(settings: ServerSettings, checked: Any) -> None:
+    """Write settings into the memory that workers share; ValueError if they are too long."""
+    data = pickle.dumps(settings)
+    checked[: len(data)] = data
 
 
 def check_settings(settings: ServerSettings, *, is_running: bool = False) -> None:
@@ -253,11 +260,11 @@ class Worker:
 
     Args:
         location: What is served, as :class:`cardsign.server.site.Publications` has it.
-        checked: The file in which the parent keeps the settings, pickled.
+        checked: The settings that the parent has read and checked, pickled.
         reloads: Counts the signals to read settings and tokens again.
     """
 
-    def __init__(self, location: Path, checked: Path, reloads: Synchronized[int]) -> None:
+    def __init__(self, location: Path, checked: Any, reloads: Synchronized[int]) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
         log_to_stderr()
         for name in ("cardsign.events", "cardsign.server.site"):  # the parent says it once
@@ -280,7 +287,7 @@ class Worker:
         await mount.answer_by_wsgi(app, environ, send, threads)
 
     def _load(self, previous: Publications | None = None) -> Flask:
-        settings = pickle.loads(self._checked.read_bytes())  # noqa: S301  of our own parent
+        settings = pickle.loads(self._checked[:])  # noqa: S301  of our own parent
         publications = Publications(self._location, settings, previous=previous)
         app = create_app(publications)
         publications.wait_for_others()
