@@ -352,12 +352,19 @@ def record_generation(
     Where the settings name a live URL, it is recorded once that serves it: :func:`find_live_gap`.
 
     Raises:
-        LocalFault: As :meth:`KeyStore.commit`.
+        LocalFault: As :meth:`KeyStore.commit`, with what to do.
     """
-    if config.live is None or not generation.card:
-        publication = publications.publication_of(generation)
-        earlier = publications.publication_of(replaced) if replaced else None
+    if config.live is not None and generation.card:
+        return
+    publication = publications.publication_of(generation)
+    earlier = publications.publication_of(replaced) if replaced else None
+    try:
         store.commit(agenda.record_publication, publication, now=now, replaced=earlier)
+    except errors.LocalFault as fault:
+        message = f"generation {generation.number} is published, but not on record"
+        hint = "Fix this and publish the same again; key rotation waits for it."
+        message = f"{message}: {fault.message}"
+        raise type(fault)(fault.code, message, path=fault.path, hint=hint) from fault
 
 
 def find_live_gap(work: Work) -> Iterator[Gap]:
