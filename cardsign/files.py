@@ -201,11 +201,14 @@ def walk(
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
+def locked(
+    path: Path, *, patience: float, busy: LocalFault, by_directory: bool = False
+) -> Iterator[None]:
     """Hold the lock file at `path`, which is created if needed, alone among processes.
 
     An advisory ``flock``: it ends with the process, however that ends; not reliable on network
-    file systems. A directory can be held too. After `patience` seconds `busy` is raised.
+    file systems. `by_directory` holds the directory of `path` instead, and creates nothing. After
+    `patience` seconds `busy` is raised.
 
     Raises:
         LocalFault: `busy`.
@@ -213,11 +216,12 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
     """
     from filelock import lock_descriptor  # most commands lock nothing
 
-    flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
+    flags = os.O_RDONLY | _DIRECTORY if by_directory else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as open_files:
         with file_faults(path, "file.unwritable"):
-            descriptor = open_files.enter_context(_opened(path, flags))
+            target = path.parent if by_directory else path
+            descriptor = open_files.enter_context(_opened(target, flags))
             while not lock_descriptor(descriptor, blocking=False):
                 if time.monotonic() >= deadline:
                     raise busy

@@ -7,6 +7,7 @@ depends on the store, so it is turned into a fault of the file here.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # what a verdict on a file does not need
 
 #: Of the names that fsspec knows, those of stores that hold nothing of this machine.
 STORES: Final = ("abfs", "abfss", "az", "gcs", "gs", "s3")
+#: A host, as the first part of a URL that lacks its scheme.
+_HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]+)?(?:/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,13 @@ class Inputs:
         # A stranger's folder may link to the user's own files, and messages would show a piece.
         if folder is not None and os.path.islink(name) and leads_outside(Path(folder), Path(name)):
             raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
-        return read_bytes(name, max_bytes=MAX_INPUT_BYTES, is_found=folder is not None)
+        try:
+            return read_bytes(name, max_bytes=MAX_INPUT_BYTES, is_found=folder is not None)
+        except FileMissing as missing:
+            if _HOST.match(name) and not name.endswith(".json"):
+                fix = f"For a card on the web give its URL: cardsign verify https://{name}"
+                missing.finding = replace(missing.finding, fix=fix)
+            raise
 
 
 def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:

@@ -283,6 +283,11 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
         assert mode_of(path) == 0o600
     with fault("file.unwritable"), files.locked(tmp_path / "a" / "b", patience=0, busy=BUSY):
         pytest.fail("locked nothing")
+    absent = tmp_path / "absent"
+    locked = files.locked(absent / "b", patience=0, busy=BUSY, by_directory=True)
+    with fault("file.unwritable"), locked:
+        pytest.fail("locked nothing")
+    assert not absent.exists()
 
 
 def test_who_waits_for_a_lock_gets_it(tmp_path):

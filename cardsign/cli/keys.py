@@ -358,12 +358,12 @@ def move(to: str, keystore: KeystoreOptions) -> None:
     place = keystore.located()
     store = stores.open_store(place, issuer.local_user(), moved=True)
     target = stores.read_place(to)
-    moved = stores.move_store(store, target, now=moment())
+    moved, old = stores.move_store(store, target, now=moment()), shlex.quote(str(place))
     notes = [
         f"the key store is in {target} now, and {place} signs no more",
         f"  next: export {issuer.KEYSTORE_VARIABLE}={shlex.quote(str(target))}, for cron too",
         "  or name it as `keystore` in cardsign.toml, if it is a folder",
-        f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how",
+        f"  then see how to destroy the old private keys: cardsign keys doctor --keystore {old}",
     ]
     show(Answer({"from": str(place), "to": moved.place}, notes=notes))
 

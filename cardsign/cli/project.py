@@ -183,7 +183,9 @@ def check() -> None:
     paths = [path for card in settings.cards for path in card.build or [card.source]]
     for path in (Path(CONFIG_FILE), *paths):
         if not path.exists():
-            raise FileMissing("file.not_found", "there is no such file", path=str(path))
+            is_card = path.name != CONFIG_FILE
+            hint = "" if is_card else "Make it: cardsign init --issuer https://HOST"
+            raise FileMissing("file.not_found", "there is no such file", path=str(path), hint=hint)
     names = [str(card.source) for card in settings.cards]
     place = "no key store yet" if store is None else f"key store {safe(store.place)}"
     note = f"{CONFIG_FILE} is good: {counted(len(settings.cards), 'card')}, {place}"

@@ -109,6 +109,7 @@ def create(
     """Make a token. It is written or printed once, and kept nowhere else."""
     from cardsign.server.tokens import create_token, edit_tokens
 
+    output = None if output == Path(frame.STDIO) else output
     end = expires and expires.replace(tzinfo=UTC) + timedelta(days=1)
     if expires and end and end <= moment():
         raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")

@@ -73,7 +73,7 @@ def digest_of(data: bytes) -> str:
 def moved_away(to: str, place: str) -> StoreFault:
     """Return the fault of a store that has moved, which names the new place."""
     message = f"this key store moved to {to}; nothing is signed or changed here"
-    hint = f"Use the new one: --keystore {to}."
+    hint = f"Use the new one: --keystore {shlex.quote(to)}"
     return StoreFault("keystore.moved", message, path=place, hint=hint)
 
 

@@ -120,7 +120,7 @@ def edit_tokens(path: Path) -> Iterator[list[str]]:
         ServeFault: ``serve.token_file``: it is malformed, or would be.
     """
     busy = FileFault("file.busy", "another process changes the tokens", path=str(path))
-    with locked(path.parent, patience=LOCK_SECONDS, busy=busy):
+    with locked(path, patience=LOCK_SECONDS, busy=busy, by_directory=True):
         data = b""
         with suppress(FileMissing):
             data = read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES)

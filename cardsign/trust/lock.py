@@ -276,7 +276,7 @@ def _rewrite(
     The folder itself is locked, so that no lock file is left beside files that git tracks.
     """
     busy = FileFault("file.busy", "another process edits the lock", path=str(path))
-    with locked(path.parent, patience=PATIENCE, busy=busy):
+    with locked(path, patience=PATIENCE, busy=busy, by_directory=True):
         entries = read_lock(path)
         changed = change(entries)
         if changed == entries:

@@ -366,7 +366,7 @@ def edit_policy(
         FileFault: It cannot be read or written.
     """
     busy = FileFault("file.busy", "another process edits the policy", path=str(path))
-    with locked(path.parent, patience=PATIENCE, busy=busy):
+    with locked(path, patience=PATIENCE, busy=busy, by_directory=True):
         data = EMPTY_POLICY.encode()
         if os.path.lexists(path):
             data = read_bytes(path, max_bytes=MAX_POLICY_BYTES, plain=True)

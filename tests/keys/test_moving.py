@@ -55,7 +55,7 @@ def test_a_store_moves_into_a_database(postgres: Any, store: Any, es256: Private
     assert events == ["entered", "left", "left"]
     fault = refusal(store.load)
     assert postgres.password not in f"{fault.message} {fault.hint}"
-    assert fault.hint == f"Use the new one: --keystore {place}."
+    assert fault.hint == f"Use the new one: --keystore '{place}'"
 
 
 def fail_after(patch: Any, name: str, calls: int) -> None:

@@ -145,7 +145,8 @@ def test_an_issuer_is_taken_out(lock: Path) -> None:
 def test_somebody_else_is_editing(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock is edited by one process at a time; patience ends with a fault."""
     monkeypatch.setattr("cardsign.trust.lock.PATIENCE", 0.05)
-    held = locked(lock.parent, patience=0, busy=FileFault("file.busy", "held"))
+    busy = FileFault("file.busy", "held")
+    held = locked(lock, patience=0, busy=busy, by_directory=True)
     with held, pytest.raises(FileFault, match=r"^file\.busy: "):
         raise_lock(lock, {"acme": keyset(1, 1)})
     raise_lock(lock, {"acme": keyset(1, 1)})
