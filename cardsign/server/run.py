@@ -96,6 +96,7 @@ def serve(
         FileFault: A published file, or the token file, cannot be read.
     """
     log_to_stderr()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which would end a server that only starts
     host, port = split_address(bind, "--bind takes HOST:PORT")
     settings = read_settings()
     check_settings(settings)

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cardsign.errors import ServeFault
+from cardsign.errors import FileFault, ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.server import run
 from cardsign.server.app import BODY_WAS_READ, create_app
@@ -391,6 +391,23 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
         assert set(statuses) == {200}
         assert published.token not in server.log_path.read_text()
         assert server.stop() == (0, "")
+
+
+def test_who_is_told_to_read_settings_again_while_it_starts_goes_on(published: Published) -> None:
+    """As by `systemctl reload` at once after the start; they are read then anyway."""
+    hung_up = list[int]()
+    previous = signal.signal(signal.SIGHUP, lambda number, _: hung_up.append(number))
+
+    def read() -> ServerSettings:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return ServerSettings(token_file=published.folder / "nowhere")
+
+    try:
+        with pytest.raises(FileFault):
+            run.serve(published.folder / "pub", read, "127.0.0.1:0")
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+    assert hung_up == []
 
 
 # ------------------------------------------------------------------ who waits for others
