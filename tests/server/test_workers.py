@@ -181,7 +181,7 @@ def test_one_look_costs_one_stamp(
 
 @pytest.mark.needs_prometheus
 def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
-    """Whichever worker is asked; a problem counts until it is mended (P6)."""
+    """Whichever worker is asked, until they are switched off; a problem counts until it is mended."""
     publish(tmp_path, key)
     current = tmp_path / "pub/current"
     whole = current.read_bytes()
@@ -209,6 +209,9 @@ def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
             current.write_bytes(data)
             problems = f'cardsign_problems{{agent=""}} {float(began[1]) + more}'
             wait_until(lambda line=problems: shows(line))  # type: ignore[misc]
+        (tmp_path / "serve.toml").write_text("format = 1\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: server.get("/metrics").status_code == 404)
 
 
 def test_metrics_without_the_library_are_refused(
