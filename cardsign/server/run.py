@@ -79,8 +79,8 @@ def serve(
     """Serve until SIGTERM or SIGINT; says on stderr where, once requests are accepted.
 
     On SIGHUP settings and tokens are read again, and no request is dropped. What is wrong with
-    them is a line on stderr, and the server goes on as before. The address, `workers`, `threads` and
-    `access_log` stay until it is started again.
+    them is a line on stderr, and the server goes on as before. The address, `workers`, `threads`
+    and `access_log` stay until it is started again.
 
     Args:
         location: A publication directory, or a folder of them, one for each agent.

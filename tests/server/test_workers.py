@@ -181,7 +181,7 @@ def test_one_look_costs_one_stamp(
 
 @pytest.mark.needs_prometheus
 def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
-    """Whichever worker is asked, until they are switched off; a problem counts until it is mended."""
+    """Whichever worker is asked, until they are switched off; a problem counts until mended."""
     publish(tmp_path, key)
     current = tmp_path / "pub/current"
     whole = current.read_bytes()
