@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.card.values import Json, jcs
-from cardsign.errors import FileMissing, SigningRefused, UsageFault, of_the_user
+from cardsign.errors import FileFault, FileMissing, SigningRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import check_publishable
 from cardsign.issuer.release import check_in_force, find_still_trusted, open_signers
@@ -600,12 +600,13 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
     try:
         with of_the_user("the draft"):
             drafted = draft_if_due(state, newest, read_draft_file(file), now=now)
-    except UsageFault as fault:
-        if not fault.code.startswith("statement."):
-            raise
-        message = f"open a new epoch, since no keyset can follow this one: {fault.message}"
-        until, who = _keyset_needed_by(work, newest), "the holder of the recovery key"
-        yield Gap(message, who, RECOVER, until, awaits_roots=True)
+    except (FileFault, UsageFault) as fault:
+        who, message = "you", f"move {file} away, which is no draft: {fault.message}"
+        command = f"mv {shlex.quote(str(file))} ELSEWHERE && {work.again}"
+        if fault.code.startswith("statement."):
+            message = f"open a new epoch, since no keyset can follow this one: {fault.message}"
+            who, command = "the holder of the recovery key", RECOVER
+        yield Gap(message, who, command, _keyset_needed_by(work, newest), awaits_roots=True)
         return
     if drafted is None:
         return

@@ -307,8 +307,7 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
     """Yield that an ended key is published; whatever else is wrong there, it can be taken out."""
     take_out = partial(update_publication, work, with_statements=False)
     with suppress(errors.ServeFault, errors.FileFault, UsageFault):  # which other gaps report
-        newest = work.published
-        if newest is not None and _list_ended(work, newest) and take_out(writes=False):
+        if (newest := work.published) and _list_ended(work, newest) and take_out(writes=False):
             task = "take ended keys out of what is published"
             yield from find_publication_gap(work, task, take_out, until=work.now)
 
