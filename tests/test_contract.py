@@ -229,6 +229,7 @@ MANIFESTS: dict[str, tuple[list[str], list[Any], list[str]]] = {
         ["iam.check_the_tides", "tides"],
     ),
     "another schema": (["iam.check_tides"], [EVIL], ["iam.check_tides"]),
+    "other words": (["iam.check_tides"], [put(TIDES, "/inputSchema/title", "Tides")], []),
     **{
         f"a namesake {at}": (["iam.check_tides"], tools, ["check_tides"])
         for at, tools in enumerate(
@@ -256,16 +257,18 @@ TOOLS = [
 ]
 
 
-def test_a_card_built_from_tools_has_not_drifted_from_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("server", ["Docs", "My Docs"])
+def test_a_card_built_from_tools_has_not_drifted_from_them(tmp_path: Path, server: str) -> None:
     """Its ids carry the server's name; a whole answer of a server is read, too."""
     source = tmp_path / "docs.json"
-    source.write_bytes(dump({"name": "My Docs", "description": "Docs", "tools": TOOLS}))
+    source.write_bytes(dump({"name": server, "description": "Docs", "tools": TOOLS}))
+    prefix = f"mcp_{server.replace(' ', '_').lower()}"
     card = build_card([source], BuildOptions(url="https://docs.example/a2a")).document
     other = {**TOOLS[1], "inputSchema": {"type": "object", "required": ["password"]}}
     for tools, names in (
         (TOOLS, set()),
-        (TOOLS[:2], {"mcp_my_docs_doc"}),
-        ([TOOLS[0], other, TOOLS[2]], {"mcp_my_docs_get_doc"}),
+        (TOOLS[:2], {f"{prefix}_doc"}),
+        ([TOOLS[0], other, TOOLS[2]], {f"{prefix}_get_doc"}),
     ):
         for manifest in ({"tools": tools}, {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}):
             changes = diff_tools(card, dump(manifest)).changes
