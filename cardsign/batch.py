@@ -6,6 +6,7 @@ in worker processes (``-j``), or on the workers of a Dask cluster (extra ``clust
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -293,13 +294,24 @@ def in_threads(
 def _processes(jobs: int) -> Iterator[_Workers]:
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
-    # Ctrl-C ends a worker without a word.
-    silent = (signal.SIGINT, signal.SIG_DFL)
-    pool = ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=silent)
+    pool = ProcessPoolExecutor(jobs, initializer=_begin_work)
     try:
         yield pool, jobs, BrokenProcessPool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _begin_work() -> None:
+    """Let a worker end without a word at Ctrl-C, and with its parent, however that ends."""
+    from multiprocessing import parent_process
+
+    def end_with_parent() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Thread(target=end_with_parent, daemon=True).start()
 
 
 def _in_chunks(

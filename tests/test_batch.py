@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
@@ -189,3 +191,21 @@ def test_threads_work_together() -> None:
     barrier = threading.Barrier(3, timeout=120)
     done = in_threads(lambda _: barrier.wait(), ["a", "b", "c"], 3)
     assert {result for _, result in done} == {0, 1, 2}
+
+
+def test_workers_end_with_the_process_that_began_them() -> None:
+    """It was killed: nobody would end them, nor whoever waits for what they may still print."""
+    script = """if True:
+        import time
+        from cardsign.batch import _processes
+        with _processes(2) as (pool, *_):
+            begun = [pool.submit(time.sleep, 0) for _ in range(2)]
+            begun[0].result()
+            print("begun", flush=True)
+            time.sleep(120)
+    """
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "begun\n"
+    parent.kill()
+    assert parent.communicate(timeout=30) == ("", None)
