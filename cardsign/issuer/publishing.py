@@ -84,13 +84,16 @@ def list_published_keys(generation: Generation | None) -> tuple[PublicKey, ...]:
     return JwkSet.from_bytes(generation.jwks).keys if generation else ()
 
 
-def _list_ended(work: Work, generation: Generation) -> frozenset[str]:
+def _list_ended(
+    work: Work, generation: Generation, *, only_revoked: bool = False
+) -> frozenset[str]:
     """Return the thumbprints of published keys that have ended.
 
     Those are the keys that were revoked here, and those that the newest keyset does not list, such
-    as the ones that were lost before a recovery.
+    as the ones that were lost before a recovery. Where another copy of this key store may have
+    published a newer keyset, only the revoked ones count.
     """
-    state, keyset = work.store.load(), work.keyset
+    state, keyset = work.store.load(), None if only_revoked else work.keyset
     revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
     return frozenset(
         key.thumbprint
@@ -201,7 +204,8 @@ def update_publication(
 
     Args:
         work: Whose statements go along, and where to.
-        with_statements: False to take the keys out alone, whatever is wrong with the statements.
+        with_statements: False to take revoked keys out alone, whatever is wrong with the
+            statements, and whoever has published them.
         withdraws: Publish the cards no longer.
         writes: False to compare alone; nothing is written.
 
@@ -222,7 +226,7 @@ def update_publication(
         directory,
         now=work.now,
         publisher=_publisher_of(store),
-        ended=_list_ended(work, earlier),
+        ended=_list_ended(work, earlier, only_revoked=not with_statements),
         withdraws=withdraws,
         writes=writes,
     )
@@ -304,10 +308,11 @@ def find_stale_publications(work: Work) -> Iterator[Gap]:
 
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:
-    """Yield that an ended key is published; whatever else is wrong there, it can be taken out."""
+    """Yield that a revoked key is published; whatever else is wrong there, it can be taken out."""
     take_out = partial(update_publication, work, with_statements=False)
     with suppress(errors.ServeFault, errors.FileFault, UsageFault):  # which other gaps report
-        if (newest := work.published) and _list_ended(work, newest) and take_out(writes=False):
+        newest = work.published
+        if newest and _list_ended(work, newest, only_revoked=True) and take_out(writes=False):
             task = "take ended keys out of what is published"
             yield from find_publication_gap(work, task, take_out, until=work.now)
 
