@@ -245,14 +245,15 @@ def _read_yaml(text: str, file: str) -> list[SourceValue]:
 
     documents: list[SourceValue] = []
     try:
-        events = yaml.parse(text, Loader=yaml.BaseLoader)
+        # In C where it is compiled, as in every wheel: thirty times as fast.
+        events = yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += _read_document(events, file)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "it cannot be read"
-        hint = "Indent with spaces." if "\\t" in problem else ""
+        hint = "Indent with spaces." if "tab" in problem or "\\t" in problem else ""
         if "mapping values are not allowed" in problem:
             hint = "Put the text of that line in double quotes: it holds a colon and a space."
         place = SourceValue(file, lines={(): mark.line + 1 if mark else 0})
@@ -289,9 +290,9 @@ def _read_document(events: Iterator[Any], file: str) -> Iterator[SourceValue]:
             return {name: read(next(events), (*at, name)) for name in read_names(at)}
         if _SURROGATE.search(event.value):
             raise refuse(event, "the text contains an unpaired surrogate")
-        if event.style is None and _NUMBER.fullmatch(event.value):
+        if not event.style and _NUMBER.fullmatch(event.value):
             written[at] = event.value
-        return _read_scalar(event.value) if event.style is None else str(event.value)
+        return str(event.value) if event.style else _read_scalar(event.value)
 
     def read_names(at: Location) -> Iterator[str]:
         names = set()
