@@ -26,6 +26,7 @@ from cardsign.findings import Finding
 from cardsign.lint.rules import LintedCard, Spot, Tokens
 
 _MAX_MISSPELT: Final = 64  # characters of a name for which a similar one is looked for
+_MAX_MISSPELT_IN: Final = 100  # members of an object in which it is
 
 
 # No rule asks what it means that a 1.0 member is there, be it as null: that depends on the quirks
@@ -94,7 +95,8 @@ def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
         folded = {**(spot.old_message.folded if spot.old_message else {}), **message.folded}
         meant = folded.get(fold(name))
         hint = f"; did you mean {meant.name}?" if meant is not None else ""
-        if not hint and len(name) <= _MAX_MISSPELT:
+        is_few = len(members_of(spot.owner)) <= _MAX_MISSPELT_IN
+        if not hint and is_few and len(name) <= _MAX_MISSPELT:
             hint = closest(name, [field.name for field in folded.values()])
         text = f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
         yield _finding("portable.unknown-member", spot, text)
