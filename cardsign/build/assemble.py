@@ -80,7 +80,7 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     draft = Draft(options)
     for member, text in options.members.items():
         _set(draft, member, text)
-    recognised = [_recognise(str(source)) for source in sources]
+    recognised = [recognise_source(str(source)) for source in sources]
     # Neighbours of one kind may refer to each other.
     for kind, neighbours in groupby(recognised, key=itemgetter(0)):
         kind.take([path for _, path in neighbours], draft)
@@ -99,7 +99,7 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     return _write(draft, ("1.0", "0.3") if a2a == "both" else (cast(A2aVersion, a2a),))
 
 
-def _recognise(source: str) -> tuple[Kind, Path]:
+def recognise_source(source: str) -> tuple[Kind, Path]:
     """Return the kind of a source, and its path."""
     for kind in KINDS:
         if source.startswith(f"{kind.name}:"):

@@ -95,13 +95,17 @@ def build(
 
     Exit status 0: built. 1: refused.
     """
-    from cardsign.build.assemble import SET_HINT, build_card
+    from cardsign.build.assemble import SET_HINT, build_card, recognise_source
     from cardsign.build.draft import BuildOptions
+    from cardsign.build.sources import ORLOJ
     from cardsign.cli.issuer import project_config
 
     options["members"] = frame.read_pairs("--set", "MEMBER=VALUE", members, hint=SET_HINT)
     chosen = frame.take(BuildOptions, options)
     chosen = replace(chosen, settings=project_config().build)
+    if chosen.agent and ORLOJ not in [recognise_source(source)[0] for source in sources]:
+        message = f"--agent {chosen.agent} chooses among agents of Orloj, and no source is one"
+        raise UsageFault("usage.invalid", message, hint="Leave out --agent.")
     if ask_mcp or run_mcp:
         from cardsign.build.live import ask_servers
 
