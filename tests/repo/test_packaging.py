@@ -43,7 +43,8 @@ import cardsign
 """
 IMPORTS = """
 for module in pkgutil.walk_packages(cardsign.__path__, "cardsign."):
-    if not module.name.endswith(("__main__", "testing.plugin")):
+    # For the store in a database, what opens stores names the extra.
+    if not module.name.endswith(("__main__", "testing.plugin", "keys.postgres")):
         try:
             __import__(module.name)
         except ImportError as error:
