@@ -107,6 +107,8 @@ def create_token(audience: str, expires: datetime | None = None) -> tuple[str, s
     """
     check_audience(audience)
     token = secrets.token_urlsafe(TOKEN_BYTES)
+    while token.startswith("-"):  # on a command line it would be an option
+        token = secrets.token_urlsafe(TOKEN_BYTES)
     until = f" until {stamp(expires)}" if expires else ""
     return token, f"{digest_token(token)} {audience}{until}"
 

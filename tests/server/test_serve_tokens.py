@@ -85,6 +85,13 @@ def test_any_other_token_opens_nothing(tmp_path: Path, token: str) -> None:
     assert tokens.check("correct") == "a"
 
 
+def test_no_token_begins_as_an_option_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tokens revoke TOKEN` would take it for one."""
+    made = iter(["-e", "--", "e-"])
+    monkeypatch.setattr("secrets.token_urlsafe", lambda _size: next(made))
+    assert create_token("staff")[0] == "e-"
+
+
 def test_a_token_ends_with_its_time(tmp_path: Path) -> None:
     """To the second; the line says when, and for whom it is, but not the token."""
     end = datetime(2027, 1, 1, tzinfo=UTC)
