@@ -11,10 +11,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+import yaml
 
 from cardsign.card.security import UNDECLARED
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
@@ -241,15 +244,13 @@ _NUMBER: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[
 
 def _read_yaml(text: str, file: str) -> list[SourceValue]:
     """Read the documents of a YAML stream; empty ones are left out."""
-    import yaml
-
     documents: list[SourceValue] = []
     try:
         # In C where it is compiled, as in every wheel: thirty times as fast.
         events = yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                documents += _read_document(events, file)
+                documents += _YamlDocument(events, file).source_values()
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "it cannot be read"
@@ -264,64 +265,66 @@ def _read_yaml(text: str, file: str) -> list[SourceValue]:
     return documents
 
 
-def _read_document(events: Iterator[Any], file: str) -> Iterator[SourceValue]:
-    """Yield the document that begins with the next event, as plain JSON values."""
-    from yaml import AliasEvent, CollectionEndEvent, MappingStartEvent, SequenceStartEvent
+class _YamlDocument:
+    """One document of a stream of events, as plain JSON values with their lines."""
 
-    lines: dict[Location, int] = {}
-    written: dict[Location, str] = {}
+    def __init__(self, events: Iterator[Any], file: str) -> None:
+        self.events, self.file = events, file
+        self.lines: dict[Location, int] = {}
+        self.written: dict[Location, str] = {}
 
-    def refuse(event: Any, problem: str) -> BuildRefused:
-        return BuildRefused("build.syntax", problem, path=file, line=event.start_mark.line + 1)
+    def source_values(self) -> Iterator[SourceValue]:
+        """Yield the document that begins with the next event, unless it is empty."""
+        root = next(self.events)
+        value = self.read(root, ())
+        if isinstance(value, dict):
+            yield SourceValue(self.file, value, lines=self.lines, written=self.written)
+        elif value is not None:
+            raise self.refuse(root, "expected an object: `name: value` lines")
 
-    def inside() -> Iterator[Any]:
-        return takewhile(lambda event: not isinstance(event, CollectionEndEvent), events)
+    def refuse(self, event: Any, problem: str) -> BuildRefused:
+        return BuildRefused("build.syntax", problem, path=self.file, line=event.start_mark.line + 1)
 
-    def read(event: Any, at: Location) -> Json:
-        if isinstance(event, AliasEvent) or event.anchor or event.tag:
-            raise refuse(event, "anchors, aliases and tags are not read; write the value itself")
+    def inside(self) -> Iterator[Any]:
+        """Yield the events up to the end of the list or object that has begun."""
+        return takewhile(lambda event: not isinstance(event, yaml.CollectionEndEvent), self.events)
+
+    def read(self, event: Any, at: Location) -> Json:
+        """Return the value that begins with an event."""
+        if isinstance(event, yaml.AliasEvent) or event.anchor or event.tag:
+            raise self.refuse(event, "anchors, aliases and tags are not read; write the value")
         # A card cannot be nested deeper, and each level takes a stack frame.
         if len(at) >= MAX_DEPTH:
-            raise refuse(event, f"values are nested more than {MAX_DEPTH} deep")
-        lines.setdefault(at, event.start_mark.line + 1)
-        if isinstance(event, SequenceStartEvent):
-            return [read(child, (*at, index)) for index, child in enumerate(inside())]
-        if isinstance(event, MappingStartEvent):
-            return {name: read(next(events), (*at, name)) for name in read_names(at)}
-        if _SURROGATE.search(event.value):
-            raise refuse(event, "the text contains an unpaired surrogate")
-        if not event.style and _NUMBER.fullmatch(event.value):
-            written[at] = event.value
-        return str(event.value) if event.style else _read_scalar(event.value)
+            raise self.refuse(event, f"values are nested more than {MAX_DEPTH} deep")
+        self.lines.setdefault(at, event.start_mark.line + 1)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return [self.read(child, (*at, index)) for index, child in enumerate(self.inside())]
+        if isinstance(event, yaml.MappingStartEvent):
+            return {name: self.read(next(self.events), (*at, name)) for name in self.names(at)}
+        return self.scalar(event, at)
 
-    def read_names(at: Location) -> Iterator[str]:
-        names = set()
-        for key in inside():
+    def names(self, at: Location) -> Iterator[str]:
+        """Yield the names of an object; each is to be followed by the reading of its value."""
+        for key in self.inside():
             name = getattr(key, "value", None)
             if name is None:
-                raise refuse(key, "a name is a plain word; is this a template?")
-            if name == "<<" or name in names:
-                raise refuse(key, f"{name!r} stands here twice, or is a merge key")
-            read(key, (*at, name))
-            names.add(name)
+                raise self.refuse(key, "a name is a plain word; is this a template?")
+            if name == "<<" or (*at, name) in self.lines:
+                raise self.refuse(key, f"{name!r} stands here twice, or is a merge key")
+            self.read(key, (*at, name))
             yield name
 
-    root = next(events)
-    value = read(root, ())
-    if isinstance(value, dict):
-        yield SourceValue(file, value, lines=lines, written=written)
-    elif value is not None:
-        raise refuse(root, "expected an object: `name: value` lines")
-
-
-def _read_scalar(text: str) -> Json:
-    """Return a plain scalar as YAML's 1.2 core schema has it."""
-    if not _NUMBER.fullmatch(text):
-        return _WORDS.get(text, text)
-    try:
-        return (integer if text.lstrip("+-").isdigit() else double)(text)
-    except ValueError:
-        return text  # beyond what JSON's readers agree on: a digest, an account
+    def scalar(self, event: Any, at: Location) -> Json:
+        """Return a scalar; a plain one as YAML's 1.2 core schema has it."""
+        text = str(event.value)
+        if _SURROGATE.search(text):
+            raise self.refuse(event, "the text contains an unpaired surrogate")
+        if event.style or not _NUMBER.fullmatch(text):
+            return text if event.style else _WORDS.get(text, text)
+        self.written[at] = text
+        with suppress(ValueError):  # beyond what JSON's readers agree on: a digest, an account
+            return (integer if text.lstrip("+-").isdigit() else double)(text)
+        return text
 
 
 _READERS: Final[Mapping[str, Callable[[str, str], list[SourceValue]]]] = {
@@ -345,12 +348,11 @@ def find_files(source: Path, patterns: Sequence[str]) -> Iterator[Path]:
     if not os.path.isdir(source):
         yield source
         return
-    paths: set[Path] = set()
-    for path in (path for pattern in patterns for path in source.glob(pattern)):
-        paths.add(path)
-        if len(paths) > MAX_FILES:
-            raise SourceValue(str(source)).refuse("build.limit", f"more than {MAX_FILES} files")
-    for path in sorted(paths):
+    fitting = (path for pattern in patterns for path in source.glob(pattern))
+    paths = list(islice(fitting, MAX_FILES + 1))
+    if len(paths) > MAX_FILES:
+        raise SourceValue(str(source)).refuse("build.limit", f"more than {MAX_FILES} files")
+    for path in sorted(set(paths)):
         if leads_outside(source, path):
             message = "it is a link that leads out of its folder"
             hint = "Put the file itself there."
