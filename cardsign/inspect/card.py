@@ -17,7 +17,14 @@ from typing import Any, Final, Literal
 from cardsign.card.document import Card, check_is_no_key_set
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.profiles import PROFILES, VERIFIERS, Payload, Payloads, ProfileName
+from cardsign.card.profiles import (
+    PROFILES,
+    VERIFIERS,
+    Payload,
+    Payloads,
+    ProfileName,
+    SdkVerifier,
+)
 from cardsign.card.schema import CARD_0_3, DocumentVersion, Field, respelled
 from cardsign.card.security import requirements_of, schemes_of, security_problems
 from cardsign.card.values import Json, finding_at, jcs, levels, members_of, objects_in
@@ -421,29 +428,32 @@ def predict_clients(
     """
     below = (value for level in levels(payloads.members) for value in level)
     odd = next((name for value in below for name in members_of(value) if _ODD.fullmatch(name)), "")
-    unread = [e for e in signatures if e.report.verdict == "refused" and not e.profiles]
-    codes = {reason.code for entry in unread for reason in entry.report.reasons}
     for verifier in VERIFIERS:
-        profile = verifier.profile
-        payload = payloads.payload_or_refusal(profile)
-        fitting = [entry for entry in signatures if profile in entry.profiles]
-        typed = [entry for entry in fitting if not verifier.is_js or "typ" in (entry.header or {})]
-        usual = [entry for entry in typed if _USUAL.issuperset(entry.header or {})]
-        outcome: PredictedOutcome = "unknown"
-        if odd:
-            because = f"SDKs treat a member called {odd} in their own ways"
-        elif not isinstance(payload, Payload):
-            outcome, because = outcome if verifier.is_js else "refused", payload.message
-        elif not payload.value:
-            because = "nothing of the card is left to sign"
-        elif "sig.shape" in codes:
-            because = "an entry of `signatures` has the wrong shape, and the rest may go with it"
-        elif usual:
-            outcome, because = "accepted", f"signature {usual[0].report.index} fits {profile}"
-        elif doubtful := [*unread, *typed]:
-            because = f"signature {doubtful[0].report.index} has a header that it may refuse"
-        else:
-            outcome, because = "refused", f"no signature by a known key fits {profile}"
-            if fitting:
-                because = f"the header of signature {fitting[0].report.index} has no typ"
-        yield Prediction(verifier.name, profile, outcome, because)
+        outcome, because = _predict_client(verifier, payloads, signatures, odd)
+        yield Prediction(verifier.name, verifier.profile, outcome, because)
+
+
+def _predict_client(
+    verifier: SdkVerifier, payloads: Payloads, signatures: Sequence[InspectedSignature], odd: str
+) -> tuple[PredictedOutcome, str]:
+    """Return what one verifier would say, and why; `odd` is a name that SDKs treat oddly."""
+    if odd:
+        return "unknown", f"SDKs treat a member called {odd} in their own ways"
+    payload = payloads.payload_or_refusal(verifier.profile)
+    if not isinstance(payload, Payload):
+        return "unknown" if verifier.is_js else "refused", payload.message
+    if not payload.value:
+        return "unknown", "nothing of the card is left to sign"
+    unread = [e for e in signatures if e.report.verdict == "refused" and not e.profiles]
+    if any(reason.code == "sig.shape" for entry in unread for reason in entry.report.reasons):
+        why = "an entry of `signatures` has the wrong shape, and the rest may go with it"
+        return "unknown", why
+    fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
+    typed = [entry for entry in fitting if not verifier.is_js or "typ" in (entry.header or {})]
+    if usual := [entry for entry in typed if _USUAL.issuperset(entry.header or {})]:
+        return "accepted", f"signature {usual[0].report.index} fits {verifier.profile}"
+    if doubtful := [*unread, *typed]:
+        return "unknown", f"signature {doubtful[0].report.index} has a header that it may refuse"
+    if fitting:
+        return "refused", f"the header of signature {fitting[0].report.index} has no typ"
+    return "refused", f"no signature by a known key fits {verifier.profile}"

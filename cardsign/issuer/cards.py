@@ -423,6 +423,11 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         if not (is_here or is_astray or is_withdrawn(work)):
             yield from _find_cards_elsewhere(work)
     yield from find_release_gap(work, listed)
+    yield from _find_publication(work, signed)
+
+
+def _find_publication(work: Work, signed: Documents | None) -> Iterator[Gap]:
+    """Yield that the signed cards are to be published; what else is, where they cannot be now."""
     publication = list[Gap]()
     if signed is not None and work.config.publish is not None:
         publish, until = partial(_publish, work, signed), _harmful_from(work)

@@ -282,11 +282,7 @@ def recover(
     previous, published = _find_newest(work, digest)
     holder = previous.root.keys[0].holder
     old, secret = recovery()
-    recovery_keys = previous.recovery.keys if previous.recovery else ()
-    if old.public.thumbprint not in {key.public.thumbprint for key in recovery_keys}:
-        message = "this is no recovery key of the newest statement"
-        hint = "Name the file of one that it lists: cardsign keyset show --json."
-        raise errors.SigningRefused("sign.no_key", message, hint=hint)
+    _check_recovery_key(old, previous)
     present = {role for key in store.state.keys for role in key.roles}
     missing = [role for role in ROTATING if role not in present]
     # Everything is asked before anything is written, so that a slip leaves nothing half made.
@@ -298,13 +294,7 @@ def recover(
     if new_recovery_out is not None and quorum is not None:
         renewed, envelope = make_recovery_key(secret)
         quorum = Quorum(1, (RootKey(renewed.public, quorum.keys[0].holder),))
-    new_root = Quorum(1, (RootKey(root.public, holder),))
-    content = replace(previous, root=new_root, recovery=quorum, revoked=frozenset())
-    over = lost.union(key.public.thumbprint for key in previous.root.keys)
-    until = now + keysets.KEYSET_LIFETIME
-    content = keysets.following(keysets.revoking(content, over), store.state, now=now, until=until)
-    with of_the_user("the draft"):
-        draft = keysets.draft_next(content, previous, now=now, recovery=True)
+    draft = _draft_recovery(work, previous, RootKey(root.public, holder), quorum, lost)
     signed = keysets.with_signatures(draft, [old, root])
     if new_recovery_out is not None:
         create_private(new_recovery_out, envelope)
@@ -315,6 +305,31 @@ def recover(
             remove(new_recovery_out)
         raise
     return signed, record
+
+
+def _check_recovery_key(recovery: PrivateKey, previous: KeysetStatement) -> None:
+    listed = previous.recovery.keys if previous.recovery else ()
+    if recovery.public.thumbprint not in {key.public.thumbprint for key in listed}:
+        message = "this is no recovery key of the newest statement"
+        hint = "Name the file of one that it lists: cardsign keyset show --json."
+        raise errors.SigningRefused("sign.no_key", message, hint=hint)
+
+
+def _draft_recovery(
+    work: Work,
+    previous: KeysetStatement,
+    root: RootKey,
+    recovery: Quorum | None,
+    lost: frozenset[str],
+) -> KeysetStatement:
+    """Draft the next epoch with one root; the old roots and the keys that are lost are revoked."""
+    content = replace(previous, root=Quorum(1, (root,)), recovery=recovery, revoked=frozenset())
+    over = lost.union(key.public.thumbprint for key in previous.root.keys)
+    until = work.now + keysets.KEYSET_LIFETIME
+    revoking = keysets.revoking(content, over)
+    content = keysets.following(revoking, work.store.state, now=work.now, until=until)
+    with of_the_user("the draft"):
+        return keysets.draft_next(content, previous, now=work.now, recovery=True)
 
 
 def _replace_keys(

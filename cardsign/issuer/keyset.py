@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -675,19 +675,12 @@ def _find_missing_signatures(
         return
     able = list_able(draft, newest) - {signature.kid for signature in draft.envelope.signatures}
     asked = set[str | None]()
-    for holder in filter(None, (work, work.roots)):
-        keys = (key for key in holder.store.load().keys if key.state == "active")
-        if root := next((key for key in keys if key.thumbprint in able), None):
-            asked.add(root.holder)
-            close = partial(_sign_draft, work, holder, draft, root)
-            who = root.holder or "the holder of the root key"
-            yield Gap(message, who, until=until, close=close, awaits_roots=True)
+    for holder, root in _find_roots_here(work, able):
+        asked.add(root.holder)
+        close = partial(_sign_draft, work, holder, draft, root)
+        who = root.holder or "the holder of the root key"
+        yield Gap(message, who, until=until, close=close, awaits_roots=True)
     present = set() if work.roots else {key.holder for key in work.store.state.keys}
-    sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest} --keystore DIR"
-    sent = (
-        f"{message}. Send {work.draft} to them, and the digest over another channel. Each types, "
-        f"with their key store for DIR: {sign}. Put the signed file in the place of {work.draft}"
-    )
     for signing in quorum_signatures(draft, newest):
         holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
         ours, others = holders & present, holders - present
@@ -702,7 +695,24 @@ def _find_missing_signatures(
             command = f"{work.again} --root-keystore DIR"
             yield Gap(here, ", ".join(sorted(ours)), command, until, awaits_roots=True)
         if others and is_final:
-            yield Gap(sent, who, "", until, awaits_roots=True)
+            yield Gap(_how_to_sign(work, draft, message), who, "", until, awaits_roots=True)
+
+
+def _find_roots_here(work: Work, able: Container[str]) -> Iterator[tuple[Work, KeyRecord]]:
+    """Yield the first active key of these of each key store that is here."""
+    for holder in filter(None, (work, work.roots)):
+        keys = (key for key in holder.store.load().keys if key.state == "active")
+        if root := next((key for key in keys if key.thumbprint in able), None):
+            yield holder, root
+
+
+def _how_to_sign(work: Work, draft: KeysetStatement, message: str) -> str:
+    """Return what root holders elsewhere do with a draft."""
+    sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest} --keystore DIR"
+    return (
+        f"{message}. Send {work.draft} to them, and the digest over another channel. Each types, "
+        f"with their key store for DIR: {sign}. Put the signed file in the place of {work.draft}"
+    )
 
 
 def _sign_draft(work: Work, holder: Work, draft: KeysetStatement, root: KeyRecord) -> list[str]:

@@ -106,27 +106,18 @@ def _look_once(
     legacy = card_url(url) not in seen
     answer = verifier.fetcher.fetch_card(url, fresh=fresh, legacy=legacy, issuer=owner)
     if answer.outcome != "found" and not answer.untrusted_body:
-        name = answer.url if owner is None else owner.name
-        report = Report(
-            "indeterminate",
-            name,
-            Answers(),
-            (_why_no_card(answer, seen),),
-            issuer=None if owner is None or owner.is_holder else name,
-            checked_at=at or verifier.clock(),
-            historic=at is not None,
-        )
+        report = _report_no_card(answer, owner, seen)
+        checked_at = at or verifier.clock()
+        report = replace(report, checked_at=checked_at, historic=at is not None)
         return Discovery(answer.url, report)
-    here = Subject(url=answer.url)
+    here, origin = Subject(url=answer.url), parse_url(answer.url).origin
     owner = find(_at(subject, answer.url))
-    origin = parse_url(answer.url).origin
-    asked = here
     # A caller that names an issuer or an origin as well wants more than the URL says, not less: one
     # agent's card is not to pass for another's of the same issuer (threat 3). Anywhere else than
     # at the issuer's own place it is a copy, which is the card of whoever was named.
     is_elsewhere = subject.origin is not None and parse_origin(subject.origin) != origin
-    if subject.url is not None or is_elsewhere or find(here) is not owner:
-        asked = subject
+    is_copy = subject.url is not None or is_elsewhere or find(here) is not owner
+    asked = subject if is_copy else here
     published, missing = NO_STATEMENTS, tuple[Finding, ...]()
     if owner is not None:
         published, missing = refresh(verifier, owner, str(origin), fresh=fresh)
@@ -149,12 +140,16 @@ def _at(subject: Subject, url: str) -> Subject:
     return Subject(url=url) if subject.is_nobody else subject
 
 
-def _why_no_card(answer: FetchResult, seen: set[str]) -> Finding:
+def _report_no_card(answer: FetchResult, owner: TrustedIssuer | None, seen: set[str]) -> Report:
+    """Return the verdict where there is no card to judge."""
+    name = answer.url if owner is None else owner.name
+    failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
+    reason = failure.finding
     if answer.outcome == "absent" and answer.url in seen:
         message = f"a trusted card was seen at {answer.url}, and now there is none"
-        return Finding("card.vanished", message)
-    failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
-    return failure.finding
+        reason = Finding("card.vanished", message)
+    issuer = None if owner is None or owner.is_holder else name
+    return Report("indeterminate", name, Answers(), (reason,), issuer=issuer)
 
 
 # What an issuer's anchor needs.
