@@ -404,12 +404,10 @@ class _Walk:
             old_field = old.fields.get(name) if old else None
             fields = [entry for entry in (field, old_field) if entry is not None]
             secure = security or any(entry.security for entry in fields)
-            if not is_held and is_message:
-                excuse = self._excuse(node, child, place, secure, field, old_field)
-                yield Uncovered(child, place, secure, excuse)
-            elif not is_held:
-                by_value = self.is_lossy and element_of is not None and _is_empty(child, element_of)
-                excuse = Excuse.DROPPED_BY_VALUE if by_value else None
+            if not is_held:
+                excuse = self._excuse_element(child, element_of)
+                if is_message:
+                    excuse = self._excuse(node, child, place, secure, field, old_field)
                 yield Uncovered(child, place, secure, excuse)
             elif is_message:
                 message = field.message if field else None
@@ -419,6 +417,10 @@ class _Walk:
             else:
                 is_one = isinstance(child.value, dict)
                 yield from self.parts(child, place, messages, secure, is_message=is_one)
+
+    def _excuse_element(self, node: Node, element_of: Field | None) -> Excuse | None:
+        by_value = self.is_lossy and element_of is not None and _is_empty(node, element_of)
+        return Excuse.DROPPED_BY_VALUE if by_value else None
 
     def _excuse(
         self,

@@ -110,11 +110,7 @@ def serve(
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
         share(settings, checked)
-        if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
-            log.warning(
-                "slow clients can hold threads of this server; put a proxy that reads requests "
-                "whole in front, and say so: behind_proxy = true"
-            )
+        _warn_of_slow_clients(settings, address)
         server = make_server(settings, address)
 
         def reload(*_: object) -> None:
@@ -137,11 +133,23 @@ def serve(
         def start_parent() -> None:
             signal.signal(signal.SIGHUP, reload)  # granian's own would end each worker
             publications.start_watching()
-            ((noun, number),) = (summary := publications.site.summarize()).items()
-            served = counted(number, "agent") if noun == "agents" else f"generation {number}"
-            announce(address, f"serving {served} on", summary, as_json=as_json)
+            summary = publications.site.summarize()
+            announce(address, f"serving {_describe(summary)} on", summary, as_json=as_json)
 
         run_server(server, partial(Worker, location, checked, reloads))
+
+
+def _warn_of_slow_clients(settings: ServerSettings, address: tuple[str, int]) -> None:
+    if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
+        log.warning(
+            "slow clients can hold threads of this server; put a proxy that reads requests "
+            "whole in front, and say so: behind_proxy = true"
+        )
+
+
+def _describe(summary: Mapping[str, int]) -> str:
+    ((noun, number),) = summary.items()
+    return counted(number, "agent") if noun == "agents" else f"generation {number}"
 
 
 def share(settings: ServerSettings, checked: Any) -> None:
