@@ -653,7 +653,7 @@ def ask_for_extended_card(
     Raises:
         UsageFault: ``credential.elsewhere``; nothing was sent.
         CallFailed: ``credential.refused``, ``call.no_extended``, ``call.error``.
-        FetchFailed: As :func:`cardsign.net.fetch_document`.
+        FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
     url = endpoint.for_extended_card()
     headers, call = _request_to(endpoint)
