@@ -368,6 +368,10 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
 _Messages: TypeAlias = tuple[Message | None, Message | None]
 
 
+def _message_of(field: Field | None) -> Message | None:
+    return field.message if field else None
+
+
 class _Walk:
     """Goes down the card, by both schemas, past what the payload holds whole."""
 
@@ -410,8 +414,7 @@ class _Walk:
                     excuse = self._excuse(node, child, place, secure, field, old_field)
                 yield Uncovered(child, place, secure, excuse)
             elif is_message:
-                message = field.message if field else None
-                below = (message, old_field.message if old_field else None)
+                below = (_message_of(field), _message_of(old_field))
                 is_one = isinstance(child.value, dict) and all(f.shape != "map" for f in fields)
                 yield from self.parts(child, place, below, secure, field, is_message=is_one)
             else:

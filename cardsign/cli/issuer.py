@@ -30,7 +30,7 @@ from cardsign.times import second
 
 if TYPE_CHECKING:
     from cardsign.config import ProjectConfig
-    from cardsign.issuer.work import Progress, Work
+    from cardsign.issuer.work import Gap, Progress, Work
 
 KEYSTORE_VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_KEYSTORE: Final = "keys"
@@ -349,15 +349,19 @@ def say_progress(progress: Progress, now: datetime) -> None:
     for line in progress.notes:
         say(safe(line, limit=400), asked=True)
     for gap in progress.left:
-        until = "" if gap.until is None else f", until {second(gap.until, now)}"
-        is_late = gap.until is not None and gap.until <= now
-        say(f"left for {safe(gap.who)}{', now' if is_late else until}:", asked=True)
+        say(f"left for {safe(gap.who)}{_deadline(gap, now)}:", asked=True)
         say(f"  {safe(gap.what, limit=600)}", asked=True)
         if gap.command not in first:
             say(f"  next: {gap.command}", asked=True)
     # What comes by itself may wait until nothing else is to be done.
     for line in () if progress.left or progress.planned else ahead_lines(progress, now):
         say(f"  {line}")
+
+
+def _deadline(gap: Gap, now: datetime) -> str:
+    if gap.until is None:
+        return ""
+    return ", now" if gap.until <= now else f", until {second(gap.until, now)}"
 
 
 def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:

@@ -60,6 +60,11 @@ class InspectedSignature:
     header: dict[str, Json] | None
     profiles: tuple[ProfileName, ...]
 
+    @property
+    def header_names(self) -> frozenset[str]:
+        """The members of the protected header; none where it cannot be read."""
+        return frozenset(self.header or ())
+
     def to_json(self) -> dict[str, Any]:
         """Return the element of the report's `signatures` member."""
         return {**self.report.to_json(), "header": self.header, "profiles": [*self.profiles]}
@@ -352,26 +357,34 @@ def _describe_payload(payload: Payload | InputRefused) -> dict[str, Any]:
     return {"refusal": payload.finding.to_json()}
 
 
+def _inquire_by(jwks: JwkSet) -> Inquiry:
+    """Return the question whether the holder of these keys has signed."""
+    policy = Policy.from_jwks(jwks, name="the holder of the keys named")
+    issuer = policy.issuers[0]
+    trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, ANY_TIME)
+    return Inquiry(Subject(issuer=issuer.name), policy, trust, ANY_TIME)
+
+
+def _may_be_crewai(reasons: Sequence[Finding]) -> bool:
+    return not _CREWAI.isdisjoint(reason.code for reason in reasons)
+
+
+def _read_header(entry: Mapping[str, Json]) -> dict[str, Json] | None:
+    """Return the protected header, whatever it says; None where it cannot be read."""
+    try:
+        return header_members(str(entry.get("protected", "")))
+    except SignatureRefused:
+        return None
+
+
 def _inspect_signatures(
     card: Card, payloads: Payloads, jwks: JwkSet | None
 ) -> Iterator[InspectedSignature]:
-    policy = Policy.from_jwks(jwks or JwkSet(()), name="the holder of the keys named")
-    issuer = policy.issuers[0]
-    trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, ANY_TIME)
-    inquiry = Inquiry(Subject(issuer=issuer.name), policy, trust, ANY_TIME)
-    spellings = [
-        (name, advice, write(payloads.members).encode())
-        for name, advice, write in (SPELLINGS if jwks and card.signatures else ())
-    ]
+    inquiry = _inquire_by(jwks or JwkSet(()))
+    spellings = _spell_otherwise(payloads) if jwks and card.signatures else []
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)
-        try:  # whatever it says
-            header = header_members(str(members_of(entry).get("protected", "")))
-        except SignatureRefused:
-            header = None
-        # A signature fits one byte string, and so all the profiles that make it.
-        same = ((name, payloads.of(name)) for name in PROFILES if report.payload is not None)
-        fitted = tuple(name for name, payload in same if payload and payload.data == report.payload)
+        header = _read_header(members_of(entry))
         reasons = [
             finding
             for finding in report.reasons
@@ -379,16 +392,28 @@ def _inspect_signatures(
             and (jwks is not None or finding.code != "key.unknown")
         ]
         is_invalid = report.verdict == "invalid"
-        is_searched = is_invalid or _CREWAI.intersection(reason.code for reason in reasons)
-        key = jwks.find(str(header.get("kid"))) if jwks and header and is_searched else None
         misfit = _CHANGED if is_invalid else None
-        if key and header and key.alg == header.get("alg"):
-            misfit = _explain_misfit(members_of(entry), key, spellings) or misfit
+        if jwks and header and (is_invalid or _may_be_crewai(reasons)):
+            key = jwks.find(str(header.get("kid")))
+            if key and key.alg == header.get("alg"):
+                misfit = _explain_misfit(members_of(entry), key, spellings) or misfit
         if misfit:
             reasons = [*([] if is_invalid else reasons), misfit.at(f"/signatures/{index}")]
         # One that fits is no error, though it may not count.
         rated = rate_findings(reasons, trusted=report.verdict not in ("invalid", "refused"))
+        fitted = _profiles_that_make(report.payload, payloads)
         yield InspectedSignature(replace(report, reasons=rated), header, fitted)
+
+
+def _spell_otherwise(payloads: Payloads) -> list[tuple[str, str, bytes]]:
+    """Return the card as common signers write it by mistake: a name, advice, and the bytes."""
+    return [(name, advice, write(payloads.members).encode()) for name, advice, write in SPELLINGS]
+
+
+def _profiles_that_make(payload: bytes | None, payloads: Payloads) -> tuple[ProfileName, ...]:
+    """Return the profiles of a signature: it fits one byte string, and so all that make it."""
+    made = ((name, payloads.of(name)) for name in PROFILES if payload is not None)
+    return tuple(name for name, candidate in made if candidate and candidate.data == payload)
 
 
 def _explain_misfit(
@@ -449,8 +474,8 @@ def _predict_client(
         why = "an entry of `signatures` has the wrong shape, and the rest may go with it"
         return "unknown", why
     fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
-    typed = [entry for entry in fitting if not verifier.is_js or "typ" in (entry.header or {})]
-    if usual := [entry for entry in typed if _USUAL.issuperset(entry.header or {})]:
+    typed = [entry for entry in fitting if not verifier.is_js or "typ" in entry.header_names]
+    if usual := [entry for entry in typed if entry.header_names <= _USUAL]:
         return "accepted", f"signature {usual[0].report.index} fits {verifier.profile}"
     if doubtful := [*unread, *typed]:
         return "unknown", f"signature {doubtful[0].report.index} has a header that it may refuse"

@@ -367,22 +367,24 @@ def _for_people(
         if waits_for_roots and fault is not None and fault.code in waiting:
             why = why or gap.why
             continue
-        names = publishing.name_keys_elsewhere(work) if fault and fault.code in UNLISTED else ""
-        if names:
-            message = f"{gap.what} with the other copy of this key store: {names}, which this one "
-            command = "cardsign keys rotate --keystore DIR"
-            gaps.append(Gap(f"{message}lacks", command=command, until=gap.until))
-            continue
         if gap.awaits_roots and not gap.why:
             gap = gap._replace(why=why)
-        # Others act first: the command that goes on would say the same again.
-        is_others = gap.awaits_roots and gap.close is None
-        command = gap.command if is_others else gap.command or work.again
-        message = _explain(gap, fault)
-        gaps.append(gap._replace(what=message, command=command, close=None, why=""))
+        gaps.append(_for_person(work, gap, fault))
     # After the end of a keyset nothing goes on before the roots have signed by hand.
     gaps.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
     return tuple(unique_gaps(gaps))
+
+
+def _for_person(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
+    """Return a gap as it is told, with what hinders it and what to type."""
+    names = publishing.name_keys_elsewhere(work) if fault and fault.code in UNLISTED else ""
+    if names:
+        message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
+        return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
+    # Others act first: the command that goes on would say the same again.
+    is_others = gap.awaits_roots and gap.close is None
+    command = gap.command if is_others else gap.command or work.again
+    return gap._replace(what=_explain(gap, fault), command=command, close=None, why="")
 
 
 def _explain(gap: Gap, fault: CardsignError | None) -> str:

@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import Final
 
 from cardsign.card.document import Card, render, unsigned
-from cardsign.card.schema import Message, fold
+from cardsign.card.schema import Field, Message, fold
 from cardsign.card.values import Json, finding_at, members_of
 from cardsign.errors import closest
 from cardsign.findings import Finding
@@ -61,9 +61,13 @@ def _is_of_rewriting(finding: Finding) -> bool:
 def _check_spot(spot: Spot) -> Iterator[Finding]:
     if spot.role == "member" and spot.message is not None:
         yield from _check_name(spot, spot.message)
-    field, value = spot.field, spot.value
-    if field is None:
-        return
+    if spot.field is not None:
+        yield from _check_value(spot, spot.field)
+
+
+def _check_value(spot: Spot, field: Field) -> Iterator[Finding]:
+    """Yield what is wrong with a value of a member that 1.0 has."""
+    value = spot.value
     expected, type_name = field.expected if spot.role == "member" else field.element
     is_empty = value is None or value in ("", [], {})
     means_absence = spot.role == "member" and not spot.security
@@ -92,12 +96,7 @@ def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
         fixable = value is None and not spot.security
         yield _finding("portable.legacy-member", spot, text, fixable=fixable)
     elif field is None:
-        folded = {**(spot.old_message.folded if spot.old_message else {}), **message.folded}
-        meant = folded.get(fold(name))
-        hint = f"; did you mean {meant.name}?" if meant is not None else ""
-        is_few = len(members_of(spot.owner)) <= _MAX_MISSPELT_IN
-        if not hint and is_few and len(name) <= _MAX_MISSPELT:
-            hint = closest(name, [field.name for field in folded.values()])
+        hint = _suggest_name(spot, message)
         text = f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
         yield _finding("portable.unknown-member", spot, text)
     elif field.name != name:
@@ -109,6 +108,17 @@ def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
         others = [other.name for other in fields if other is not None and other.oneof]
         if others:
             yield _finding("portable.oneof", spot, f"{others[-1]} and {field.name} in one object")
+
+
+def _suggest_name(spot: Spot, message: Message) -> str:
+    """Return which member may be meant by an unknown name, as the end of a sentence."""
+    name = spot.tokens[-1]
+    folded = {**(spot.old_message.folded if spot.old_message else {}), **message.folded}
+    if (meant := folded.get(fold(name))) is not None:
+        return f"; did you mean {meant.name}?"
+    if len(members_of(spot.owner)) > _MAX_MISSPELT_IN or len(name) > _MAX_MISSPELT:
+        return ""
+    return closest(name, [field.name for field in folded.values()])
 
 
 def _finding(code: str, spot: Spot, message: str, *, fixable: bool = False) -> Finding:

@@ -70,11 +70,7 @@ _ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
 
 def serve(
-    location: Path,
-    read_settings: Callable[[], ServerSettings],
-    bind: str,
-    *,
-    as_json: bool = False,
+    location: Path, read_settings: Callable[[], ServerSettings], bind: str, *, as_json: bool = False
 ) -> None:
     """Serve until SIGTERM or SIGINT; says on stderr where, once requests are accepted.
 
@@ -115,19 +111,12 @@ def serve(
 
         def reload(*_: object) -> None:
             nonlocal publications
-            try:
-                settings = read_settings()
-                check_settings(settings, is_running=True)
-                newer = Publications(location, settings, previous=publications)
-                share(settings, checked)
-            except Exception as exc:  # noqa: BLE001  the boundary: the main thread has to go on
-                log.error("the settings stay as they were: %s", exc)
-                return
-            publications.stopped.set()
-            publications = newer
-            publications.start_watching()
-            reloads.value += 1
-            log.info("reading settings and tokens again")
+            if newer := _read_again(location, read_settings, publications, checked):
+                publications.stopped.set()
+                publications = newer
+                publications.start_watching()
+                reloads.value += 1
+                log.info("reading settings and tokens again")
 
         @server.on_startup  # type: ignore[untyped-decorator]
         def start_parent() -> None:
@@ -137,6 +126,24 @@ def serve(
             announce(address, f"serving {_describe(summary)} on", summary, as_json=as_json)
 
         run_server(server, partial(Worker, location, checked, reloads))
+
+
+def _read_again(
+    location: Path,
+    read_settings: Callable[[], ServerSettings],
+    previous: Publications,
+    checked: Any,
+) -> Publications | None:
+    """Return what is served by the settings of now; None where they do not do, which is logged."""
+    try:
+        settings = read_settings()
+        check_settings(settings, is_running=True)
+        newer = Publications(location, settings, previous=previous)
+        share(settings, checked)
+    except Exception as exc:  # noqa: BLE001  the boundary: the main thread has to go on
+        log.error("the settings stay as they were: %s", exc)
+        return None
+    return newer
 
 
 def _warn_of_slow_clients(settings: ServerSettings, address: tuple[str, int]) -> None:
