@@ -20,6 +20,7 @@ from typing import Final
 
 import httpx
 
+from cardsign.card.schema import A2aVersion
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, check_verifier, sdk_card
 from cardsign.net import endpoints
@@ -50,7 +51,7 @@ from google.protobuf.json_format import ParseError
 from google.protobuf.message import Error as ProtobufError
 
 #: The versions of A2A that the SDK speaks.
-SPOKEN: Final[tuple[endpoints.A2AVersion, ...]] = ("1.0", "0.3")
+SPOKEN: Final[tuple[A2aVersion, ...]] = ("1.0", "0.3")
 MAX_TEXT_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
 MAX_TEXT_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
 METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1

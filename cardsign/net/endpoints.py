@@ -15,11 +15,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import quote, quote_plus, urlencode
 
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import Interface, current_interfaces
+from cardsign.card.schema import A2aVersion
 from cardsign.card.security import Scheme, requirements_of, schemes_of, security_problems
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object
 from cardsign.card.values import Json
@@ -37,8 +38,6 @@ from cardsign.verify.verdict import beside_its_public_card
 if TYPE_CHECKING:
     from cardsign.verify.verifier import Verifier
 
-A2AVersion = Literal["1.0", "0.3", "0.2"]
-
 JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
 #: What is spoken here; gRPC is not.
@@ -48,10 +47,10 @@ MAX_TENANT: Final = 256  # characters; it goes into every request
 # HTTP+JSON puts the tenant into the path: it must be one segment of it, which leads nowhere.
 _TENANT: Final = re.compile(rf"(?!\.\.?\Z)[^/\\?#%]{{0,{MAX_TENANT}}}")
 
-A2A_VERSIONS: Final[tuple[A2AVersion, ...]] = ("1.0", "0.3", "0.2")
+A2A_VERSIONS: Final[tuple[A2aVersion, ...]] = ("1.0", "0.3", "0.2")
 
 _VERSION: Final = re.compile(r"(0\.2|0\.3|1)(?:\.[0-9]+)*")
-_BY_VERSION: Final[dict[str, A2AVersion]] = {"0.2": "0.2", "0.3": "0.3", "1": "1.0"}
+_BY_VERSION: Final[dict[str, A2aVersion]] = {"0.2": "0.2", "0.3": "0.3", "1": "1.0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class Endpoint:
 
     url: Url
     binding: str
-    a2a_version: A2AVersion
+    a2a_version: A2aVersion
     tenant: str
     version: str
 
@@ -94,7 +93,7 @@ class Endpoint:
 
 
 def endpoints_of(
-    payload: Mapping[str, object], spoken: Collection[A2AVersion] = A2A_VERSIONS
+    payload: Mapping[str, object], spoken: Collection[A2aVersion] = A2A_VERSIONS
 ) -> tuple[Endpoint, ...]:
     """Return every endpoint of a verified payload that we can speak to, in the card's order.
 
