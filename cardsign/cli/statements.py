@@ -19,7 +19,7 @@ from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer import release as releases
-from cardsign.issuer.cards import to_list
+from cardsign.issuer.cards import list_signed_cards
 from cardsign.issuer.epochs import recover as recover_issuer
 from cardsign.issuer.epochs import write_settings
 from cardsign.issuer.reconcile import publish_keyset, renew_release
@@ -374,7 +374,7 @@ def renew(
     work = keystore.work(project_config(publication))
     cards = releases.list_named(work, map(_card, card))
     for part in () if card else work.by_agent():
-        cards += to_list(part)
+        cards += list_signed_cards(part)
     plan = releases.ReleasePlan(
         tuple(cards),
         dict(cards) if raise_floor else {},

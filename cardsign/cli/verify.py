@@ -167,8 +167,8 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str], options: Any) -> int:
     """Answer the questions of other programs, until it is stopped."""
     others = ("extended", "audience", "output", "results", "cluster")
-    is_many = any(options[name] for name in others) or named.at is not None
-    if cards or is_many or is_url(named.jwks or ""):
+    has_others = any(options[name] for name in others) or named.at is not None
+    if cards or has_others or is_url(named.jwks or ""):
         why = "--serve takes no cards, and none of --results, --cluster, --extended, "
         raise UsageFault("usage.conflict", f"{why}-o and --at; --jwks must be a file")
     from cardsign.server.run import serve_verdicts

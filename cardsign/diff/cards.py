@@ -353,14 +353,14 @@ def _add_modes(facts: _Facts, key: _Key, owner: _Members, document: _Members, pa
 
 
 def _add_extensions(facts: _Facts, extensions: Json) -> None:
-    for uri, (path, extension) in _by(extensions, ("uri",), "/capabilities/extensions").items():
+    for uri, (path, entry) in _by_name(extensions, ("uri",), "/capabilities/extensions").items():
         key, label = ("capabilities", "extensions", uri), f"the extension {uri}"
-        required = extension.get("required")
+        required = entry.get("required")
         facts[key] = _Fact(_REQUIRED_EXTENSION if required else _OFFER, label, path)
         if required:
             demand = _Fact(_DEMAND, f"`required` of {label}", append(path, "required"), required)
             facts[*key, "required"] = demand
-        _add_members(facts, key, path, extension, frozenset({"uri", "required"}))
+        _add_members(facts, key, path, entry, frozenset({"uri", "required"}))
 
 
 def _read_schemes(document: _Members) -> dict[str, Scheme]:
@@ -420,8 +420,8 @@ def _list_interfaces(document: _Members) -> _Facts:
     return facts
 
 
-def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _Members]]:
-    """Return the objects of a list by name, each with its place; the first counts."""
+def _by_name(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _Members]]:
+    """Return the objects of a list by name, with their places; of two namesakes the first."""
     named: dict[str, tuple[str, _Members]] = {}
     for index, element in objects_in(value):
         keys = (key for name in names if isinstance(key := element.get(name), str))
@@ -430,7 +430,7 @@ def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _
 
 
 def _skills_of(card: _Members) -> dict[str, tuple[str, _Members]]:
-    return _by(card.get("skills"), ("id", "skill_id"), "/skills")
+    return _by_name(card.get("skills"), ("id", "skill_id"), "/skills")
 
 
 def _normalize(name: str, value: Json) -> Json:

@@ -207,7 +207,7 @@ def read_signed(card: ProjectCard) -> bytes | None:
         return None
 
 
-def to_list(work: Work, *, again: bool = False) -> tuple[tuple[str, str], ...]:
+def list_signed_cards(work: Work, *, again: bool = False) -> tuple[tuple[str, str], ...]:
     """Return URL and payload digest of an agent's public cards, once they are signed.
 
     One that a person has withdrawn stays so, unless it is to be listed `again`.
@@ -222,7 +222,7 @@ def to_list(work: Work, *, again: bool = False) -> tuple[tuple[str, str], ...]:
     return tuple(listed)
 
 
-def to_publish(cards: Sequence[tuple[ProjectCard, bytes]]) -> Documents:
+def make_documents(cards: Sequence[tuple[ProjectCard, bytes]]) -> Documents:
     """Return the signed cards of a project, of which the first is the public one."""
     (_, public), *others = cards
     older = next((data for card, data in others if card.legacy), None)
@@ -327,7 +327,7 @@ def _find_signed(work: Work) -> Documents | None:
     signed_cards = sign_sources(work, card_signers(work.store, None, now=work.now))
     if any(signing.document != read_signed(card) for card, signing in signed_cards):
         raise errors.PassphraseFault("passphrase.none", "a card is not written yet")
-    return to_publish([(card, signing.document) for card, signing in signed_cards])
+    return make_documents([(card, signing.document) for card, signing in signed_cards])
 
 
 def _is_switched_off(work: Work) -> bool:
@@ -406,11 +406,11 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         return
     try:
         signed = _find_signed(work)
-        listed = to_list(work, again=_is_switched_off(work)) if signed else ()
+        listed = list_signed_cards(work, again=_is_switched_off(work)) if signed else ()
     except (*NEEDS_A_PERSON, errors.StoreFault) as fault:
         if isinstance(fault, errors.StoreFault) and fault.code not in UNLISTED:
             raise
-        yield _describe_signing(work)
+        yield _make_signing_gap(work)
     except (InputRefused, errors.FileFault, UsageFault) as fault:  # nobody can sign that now
         if fault.code == "build.switched_off":
             yield from _find_withdrawal(work, fault)
@@ -467,7 +467,7 @@ def _find_withdrawal(work: Work, fault: errors.CardsignError) -> Iterator[Gap]:
     yield from publishing.find_update_gap(work)
 
 
-def _describe_signing(work: Work) -> Gap:
+def _make_signing_gap(work: Work) -> Gap:
     """Return the gap of cards that wait for the card key, the first of which may end meanwhile."""
     signed = filter(None, (read_signed(card) for card in work.config.cards if card.audience))
     markers = filter(None, (_find_own_marker(work, card) for card in signed))

@@ -261,8 +261,8 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
 
 # The loop.
 
-#: The most that one gap is closed in one call: after that another process opens it again.
-_TIMES: Final = 5
+#: How often one call closes the same gap: after that, another process keeps opening it.
+_MAX_CLOSED: Final = 5
 _Name: TypeAlias = tuple[str, str]
 
 
@@ -319,7 +319,7 @@ def _close_gaps(
         gaps: list[Gap] = []
         for gap in find(work):
             name = gap.name
-            if gap.close is None or name in faults or closed[name] >= _TIMES:
+            if gap.close is None or name in faults or closed[name] >= _MAX_CLOSED:
                 gaps.append(gap)
                 continue
             try:

@@ -88,8 +88,8 @@ class Table(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-def _by(read: Callable[[Any], object]) -> AfterValidator:
-    """Make the value what `read` makes of the member; a refusal is told in its words."""
+def _read_by(read: Callable[[Any], object]) -> AfterValidator:
+    """Convert a member by `read`, and report a refusal in the words of `read`."""
 
     def convert(value: object) -> object:
         try:
@@ -189,7 +189,7 @@ class RootSet(Table):
     keys: list[RootHolder] = Field(min_length=1, max_length=MAX_LISTED)
 
     @model_validator(mode="after")
-    def _can_sign(self) -> Self:
+    def _check_threshold(self) -> Self:
         if len({key.thumbprint for key in self.keys}) < len(self.keys):
             raise ValueError("lists a thumbprint twice")
         holders = len({key.holder for key in self.keys})
@@ -201,7 +201,7 @@ class RootSet(Table):
 class PinnedKey(Table):
     """One key, and who holds it; without a holder it counts for none of `require`."""
 
-    public: Annotated[dict[str, Any], _by(_read_key)]
+    public: Annotated[dict[str, Any], _read_by(_read_key)]
     holder: Holder | None = None
 
 
@@ -211,7 +211,7 @@ class AnchorTable(Table):
     keyset: KeysetPin | None = None
     roots: RootSet | None = None
     keys: Annotated[list[PinnedKey], Field(min_length=1, max_length=MAX_LISTED)] | None = None
-    jwks: Annotated[str, _by(check_jwks_url)] | None = None
+    jwks: Annotated[str, _read_by(check_jwks_url)] | None = None
 
 
 def _anchor(table: AnchorTable) -> Anchor:
@@ -236,8 +236,10 @@ class IssuerTable(Table):
     """What you say of one issuer; :class:`TrustedIssuer` says what each member means."""
 
     name: IssuerName
-    origins: list[Annotated[str, _by(parse_place)]] = Field(min_length=1, max_length=MAX_LISTED)
-    anchor: Annotated[AnchorTable, _by(_anchor)]
+    origins: list[Annotated[str, _read_by(parse_place)]] = Field(
+        min_length=1, max_length=MAX_LISTED
+    )
+    anchor: Annotated[AnchorTable, _read_by(_anchor)]
     accept: Accept = "full"
     algorithms: list[VerifyAlg] = Field(
         default=[*get_args(VerifyAlg)], min_length=1, max_length=len(ALGORITHMS)
@@ -246,8 +248,8 @@ class IssuerTable(Table):
     freshness: Freshness = "required"
     cards: list[str] = Field(default=[], max_length=MAX_CARDS)
     peer: Peer = "required"
-    networks: list[Annotated[str, _by(_network)]] = Field(default=[], max_length=MAX_NETWORKS)
-    proxy: Annotated[str, _by(_proxy)] | None = None
+    networks: list[Annotated[str, _read_by(_network)]] = Field(default=[], max_length=MAX_NETWORKS)
+    proxy: Annotated[str, _read_by(_proxy)] | None = None
 
     def issuer(self) -> TrustedIssuer:
         """Return what a policy says of an issuer; the members were read when they were checked."""
@@ -297,7 +299,7 @@ def parse_policy(data: bytes, *, source: str = POLICY_FILE, is_own: bool = True)
     return Policy(tuple(table.issuer() for table in file.issuer), Limits(**vars(file.limits)))
 
 
-#: Where something is wrong, its code, what it is, and what to do.
+#: A mistake in the file: its place, its code, a message, and a hint.
 Problem: TypeAlias = tuple[Location, str, str, str]
 
 
