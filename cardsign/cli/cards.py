@@ -253,8 +253,10 @@ def _check_together(cards: tuple[str, ...], fixing: bool, output: str | None) ->
 def _say_fixed(result: FixResult) -> None:
     fixed, removed = frame.done("fixed", "fix"), frame.done("removed", "remove")
     say(f"{fixed} {counted(len(result.fixed), 'finding')}")
-    for finding in cap_findings(result.fixed) if frame.is_dry_run() else ():
-        say(f"{fixed} {safe(finding.path, limit=120)}: {safe(finding.message)} ({finding.code})")
+    if frame.is_dry_run():
+        for finding in cap_findings(result.fixed):
+            place = safe(finding.path, limit=120)
+            say(f"{fixed} {place}: {safe(finding.message)} ({finding.code})")
     if result.signatures_removed:
         say(f"{removed} the signatures, since the card has changed; sign it again")
 

@@ -152,8 +152,9 @@ def show(result: Result, *, err: bool = False) -> int:
         report: Any = result
         if form == "sarif":
             print_json(sarif_log(report.scan_results(), result.exit_status))
-        for line in annotation_lines(report.scan_results()) if form == "github" else ():
-            click.echo(line, file=sys.stdout)
+        if form == "github":
+            for line in annotation_lines(report.scan_results()):
+                click.echo(line, file=sys.stdout)
     return result.exit_status
 
 
@@ -312,6 +313,10 @@ def choose_form(context: click.Context, _: click.Parameter, form: str | bool | N
         raise UsageFault("usage.conflict", "--json and --format ask for two formats")
 
 
+def _remember_quiet(context: click.Context, _: click.Parameter, is_quiet: bool) -> None:
+    context.meta[QUIET] = is_quiet
+
+
 #: Every command has these two.
 _COMMON_OPTIONS: Final = (
     click.Option(
@@ -326,7 +331,7 @@ _COMMON_OPTIONS: Final = (
         ["-q", "--quiet"],
         is_flag=True,
         expose_value=False,
-        callback=lambda context, _, is_quiet: context.meta.__setitem__(QUIET, is_quiet),
+        callback=_remember_quiet,
         help="Print results, alarms and errors alone.",
     ),
 )

@@ -353,9 +353,9 @@ def say_progress(progress: Progress, now: datetime) -> None:
         say(f"  {safe(gap.what, limit=600)}", asked=True)
         if gap.command not in first:
             say(f"  next: {gap.command}", asked=True)
-    # What comes by itself may wait until nothing else is to be done.
-    for line in () if progress.left or progress.planned else ahead_lines(progress, now):
-        say(f"  {line}")
+    if not (progress.left or progress.planned):  # else what comes later would only distract
+        for line in ahead_lines(progress, now):
+            say(f"  {line}")
 
 
 def _deadline(gap: Gap, now: datetime) -> str:

@@ -25,6 +25,7 @@ from cardsign.issuer.cards import read_signed
 from cardsign.issuer.epochs import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
+from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role, name_roles
 from cardsign.keys.secrets import new_passphrase, user_file, user_policy
@@ -349,11 +350,11 @@ def _publish_project(
     progress = reconcile(work, only_cards=True)
     if not frame.is_dry_run():
         _say_lint(config)
-    published = [
-        (part.agent, generation, earlier)
-        for part, earlier in zip(agents, replaced, strict=True)
-        if (generation := newest_generation(part.config.publish))
-    ]
+    published = []
+    for part, earlier in zip(agents, replaced, strict=True):
+        generation = newest_generation(part.config.publish)
+        if generation is not None:
+            published.append((part.agent, generation, earlier))
     views = {name: _generation_json(newest, earlier) for name, newest, earlier in published}
     view = views.get("", {"agents": views})
     status = issuer.show_progress(progress, work.now, view if views else {})
@@ -366,8 +367,10 @@ def _describe(
     generation: Generation, earlier: Generation | None, export: Path | None, agent: str = ""
 ) -> None:
     """Say what changed and what readers will miss, and export the public files."""
-    for name, change in list_changes(generation, earlier).items() if not is_json() else ():
-        say(f"  {change}: {f'{agent}/' if agent else ''}{name}")
+    if not is_json():
+        folder = f"{agent}/" if agent else ""
+        for name, change in list_changes(generation, earlier).items():
+            say(f"  {change}: {folder}{name}")
     frame.say_notes(note_publication(generation))
     if export is not None:
         if not frame.is_dry_run():
@@ -380,7 +383,9 @@ def _watch(every: int, output: Path | None, keystore: KeystoreOptions) -> int:
 
     An error of the first look is raised. Later ones are said, each once while it lasts.
     """
-    access, gaps_left, problem = keystore.access(), None, ""
+    access = keystore.access()
+    gaps_left: tuple[Gap, ...] | None = None
+    problem = ""
     while True:
         try:
             config = project_config(output)

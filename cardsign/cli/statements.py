@@ -373,8 +373,9 @@ def renew(
     """
     work = keystore.work(project_config(publication))
     cards = releases.list_named(work, map(_card, card))
-    for part in () if card else work.by_agent():
-        cards += list_signed_cards(part)
+    if not card:
+        for part in work.by_agent():
+            cards += list_signed_cards(part)
     plan = releases.ReleasePlan(
         tuple(cards),
         dict(cards) if raise_floor else {},

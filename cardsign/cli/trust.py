@@ -148,7 +148,8 @@ def add(who: str, **options: Any) -> None:
 
 def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dict[str, Any]]:
     """Return the URL, if there is one, and the members that are named or follow from it."""
-    url, named = None, {member: options[member] for member in _MEMBERS if options[member]}
+    url = None
+    named = {member: options[member] for member in _MEMBERS if options[member]}
     members = {
         member: [*value] if isinstance(value, tuple) else value for member, value in named.items()
     }
@@ -182,8 +183,9 @@ def _propose(
 ) -> enroll.Proposal:
     """Return the anchor that is named, or what the origin of `url` publishes."""
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
-    roots, named = options["roots"], sum(map(bool, (keysets, jwks, jwks_url)))
-    if named > 1 or (url is None and not named) or (roots and (jwks or jwks_url)):
+    roots = options["roots"]
+    count = sum(map(bool, (keysets, jwks, jwks_url)))
+    if count > 1 or (url is None and not count) or (roots and (jwks or jwks_url)):
         why = "expected exactly one of --keyset (with or without --roots), --jwks and --jwks-url, "
         raise UsageFault("usage.conflict", f"{why}or a URL")
     if keysets:
@@ -336,7 +338,8 @@ def update(
     by_policy = Verifier(policy, net=frame.fetch_settings(insecure))
     supplied = load_statements(statements) if statements else None
 
-    wrong, status = dict[str, tuple[Finding, ...]](), errors.EXIT_NO_VERDICT
+    wrong: dict[str, tuple[Finding, ...]] = {}
+    status = errors.EXIT_NO_VERDICT
     for issuer, result in in_threads(
         partial(_update, by_policy, supplied), issuers, verifier.CONCURRENCY
     ):

@@ -463,8 +463,9 @@ def verify_peers(
             yield _peer_view(issuer, outcome)
 
     statuses = _show_each(results(), len(checks), is_lines=True)
-    for name in by_policy.raise_lock() if update else ():
-        say(f"{policy.lock} has newer statements of {name} now; commit it")
+    if update:
+        for name in by_policy.raise_lock():
+            say(f"{policy.lock} has newer statements of {name} now; commit it")
     issuers = len({issuer.name for issuer, _ in checks})
     line = _summary(statuses, f" of {counted(issuers, 'issuer')}")
     alarmed = [issuer.peer for issuer, outcome in checked if _alarms(outcome)]

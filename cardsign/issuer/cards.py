@@ -20,7 +20,7 @@ from cardsign.card.document import Card, render, unsigned
 from cardsign.card.interfaces import list_origins
 from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.card.values import Json, members_of
+from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
@@ -144,12 +144,7 @@ def _select_skills(document: Mapping[str, Json], card: ProjectCard) -> dict[str,
     Raises:
         UsageFault: ``config.malformed``: a selected skill is not in it.
     """
-    listed = document.get("skills")
-    skills = {
-        str(skill.get("id")): skill
-        for skill in (listed if isinstance(listed, list) else ())
-        if isinstance(skill, dict)
-    }
+    skills = {str(skill.get("id")): skill for _, skill in objects_in(document.get("skills"))}
     if unknown := [skill for skill in card.skills if skill not in skills]:
         raise UsageFault(
             "config.malformed",
@@ -160,9 +155,9 @@ def _select_skills(document: Mapping[str, Json], card: ProjectCard) -> dict[str,
     shown: list[Json] = [skill for name, skill in skills.items() if name in card.skills]
     chosen: dict[str, Json] = {**document, "skills": shown}
     chosen.pop("signatures", None)  # they are of the whole card
-    capabilities = document.get("capabilities")
-    declared = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    if isinstance(capabilities, dict) and isinstance(declared, list):
+    capabilities = members_of(document.get("capabilities"))
+    declared = capabilities.get("extensions")
+    if isinstance(declared, list):
         kept = [_keep_skills(extension, card.skills) for extension in declared]
         chosen["capabilities"] = {**capabilities, "extensions": list(filter(None, kept))}
     return chosen
@@ -299,10 +294,7 @@ def _says_the_same(source: bytes, signed: bytes, marker: extensions.ExtendedMark
         new = new if marker is None else extensions.with_marker(new, marker)
     except InputRefused:
         return False
-    kept, needed = (
-        members if isinstance(members := document.get("signatures"), list) else []
-        for document in (old, new)
-    )
+    kept, needed = (elements_of(document.get("signatures")) for document in (old, new))
     # To the order of the members, and the type of the numbers.
     is_same = repr(unsigned(old)) == repr(unsigned(new))
     return is_same and all(signature in kept for signature in needed)
@@ -398,7 +390,8 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
     Where the settings name no cards, those that are published are signed again. `is_astray`: what
     is published is not this key store's, so nobody knows where its cards are.
     """
-    signed, listed = None, tuple[tuple[str, str], ...]()
+    signed: Documents | None = None
+    listed: tuple[tuple[str, str], ...] = ()
     if (unlisted := _find_unlisted_card(work)) is not None:
         yield from find_release_gap(work)
         yield from publishing.find_update_gap(work)
@@ -472,8 +465,8 @@ def _make_signing_gap(work: Work) -> Gap:
     signed = filter(None, (read_signed(card) for card in work.config.cards if card.audience))
     markers = filter(None, (_find_own_marker(work, card) for card in signed))
     end = min((utc(marker.exp) for marker in markers), default=None)
-    until, close = _harmful_from(work) or end, partial(_sign_again, work)
-    return Gap("sign the cards", key_holder("card"), until=until, close=close)
+    until = _harmful_from(work) or end
+    return Gap("sign the cards", key_holder("card"), until=until, close=partial(_sign_again, work))
 
 
 def _harmful_from(work: Work) -> datetime | None:
@@ -518,7 +511,8 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
     for untrusted_card in filter(None, cards):
         with suppress(InputRefused):  # which signing and publishing refuse as well
             if marker := extensions.find_marker(Card.from_bytes(untrusted_card).document):
-                end, begin = utc(marker.exp), begun.get(card_digest(untrusted_card), work.now)
+                end = utc(marker.exp)
+                begin = begun.get(card_digest(untrusted_card), work.now)
                 if end <= work.now + min(NOTICE, (end - begin) / 4):
                     ends[marker.audience] = min(end, ends.get(marker.audience, end))
     named = {card.audience: _renews_itself(card) for card in work.config.cards}

@@ -68,7 +68,8 @@ def differences(old: KeysetStatement | None, new: KeysetStatement) -> Iterator[s
         yield f"~ {message} opens a new epoch and ends everything after {old.label}"
     else:
         yield f"= {message} follows {old.label}, held here"
-    earlier, later = [*_sentences(old)] if old else [], [*_sentences(new)]
+    earlier = [*_sentences(old)] if old else []
+    later = [*_sentences(new)]
     yield from (f"- {line}" for line in earlier if line not in later)
     yield from (f"+ {line}" for line in later if line not in earlier)
     if new.recovery is None:
@@ -420,11 +421,19 @@ def _first(work: Work) -> KeysetStatement:
         )
         for role in ("root", "recovery")
     )
-    quorum, origins = Quorum(1, recovery) if recovery else None, (work.config.issuer or "",)
-    unsigned = Envelope(TYP_KEYSET, b"", ())
-    numbers = 1, 1, None, 0, 0
     return KeysetStatement(
-        unsigned, "", origins, *numbers, Quorum(1, root), quorum, (), frozenset()
+        envelope=Envelope(TYP_KEYSET, b"", ()),
+        issuer="",
+        origins=(work.config.issuer or "",),
+        epoch=1,
+        version=1,
+        prev=None,
+        iat=0,
+        exp=0,
+        root=Quorum(1, root),
+        recovery=Quorum(1, recovery) if recovery else None,
+        keys=(),
+        revoked=frozenset(),
     )
 
 
@@ -515,11 +524,12 @@ def sign_keyset(
     """
     if "".join(digest.split()).lower() != draft.digest:
         raise UsageFault("statement.digest", "this draft has another digest")
-    able, signers = list_able(draft, work.keyset), list[Signer]()
+    able = list_able(draft, work.keyset)
+    signers: Sequence[Signer]
     if recovery is not None:
         signers = [recovery()[0]]
     else:
-        signers += open_signers(work, ("root", "recovery"), able)
+        signers = open_signers(work, ("root", "recovery"), able)
     if not signers or any(signer.public.thumbprint not in able for signer in signers):
         message = "no key in this key store is among those that must sign this statement"
         hint = "See who has to: cardsign keyset show DRAFT."
@@ -610,7 +620,8 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
         return
     if drafted is None:
         return
-    (draft, is_new), until = drafted, _keyset_needed_by(work, newest)
+    draft, is_new = drafted
+    until = _keyset_needed_by(work, newest)
     if is_new:
 
         def write() -> list[str]:
@@ -663,7 +674,9 @@ def _find_missing_signatures(
 
     Who works here brings the root key. Holders elsewhere are asked once the draft is final.
     """
-    message = f"sign keyset {draft.label}" + f", digest {draft.digest}" * is_final
+    message = f"sign keyset {draft.label}"
+    if is_final:
+        message += f", digest {draft.digest}"
     if work.now.timestamp() >= newest.exp:
         # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
         # be refused by all, and neither a keyset nor a recovery could follow it until then.

@@ -297,8 +297,9 @@ def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str
         return Progress(left=tuple(for_people), planned=(*done, *planned))
     lines = list(done)
     try:
-        for part in parts if len(parts) > 1 else ():  # whose releases are for the others as well
-            _close_gaps(part, find, lines)
+        if len(parts) > 1:  # twice: what a later agent has released, the earlier ones publish too
+            for part in parts:
+                _close_gaps(part, find, lines)
         gaps_left = [gap for part in parts for gap in _close_gaps(part, find, lines)]
         remaining = tuple(unique_gaps(gaps_left))
     except errors.LocalFault as fault:
@@ -357,7 +358,9 @@ def _for_people(
     waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in remaining)
     # What a recovery needs first, and does, is said with it.
     is_recovery = any(gap.command.startswith(RECOVER) for gap in remaining)
-    waiting = (*UNLISTED, "statement.expired", *(["keystore.same_custody"] * is_recovery))
+    waiting = [*UNLISTED, "statement.expired"]
+    if is_recovery:
+        waiting.append("keystore.same_custody")
     gaps: list[Gap] = []
     why = ""
     for gap in remaining:

@@ -389,13 +389,14 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
     """Yield the revoked keys that verifiers still trust, and what tells them; that comes first."""
     state, keyset = work.store.load(), work.keyset
     revoked = [key for key in state.keys if key.state == "revoked"]
-    trusted, gaps = find_still_trusted(work, revoked), list[Gap]()
+    trusted = find_still_trusted(work, revoked)
+    gaps: list[Gap] = []
     if trusted:
         why, command = _explain_trust(work, ", ".join(key.named for key in trusted))
         if not is_recovering:
             gaps = [*find_release_gap(work), *publishing.find_update_gap(work)]
-            # The first one tells the verifiers.
-            gaps[:1] = [gap._replace(why=why, until=work.now) for gap in gaps[:1]]
+            if gaps:  # closing the first one tells the verifiers
+                gaps[0] = gaps[0]._replace(why=why, until=work.now)
         if not any(gap.close for gap in gaps):
             gaps.append(Gap(why, command=command, until=work.now))
     roots = [*_find_stolen_roots(work, keyset)]

@@ -33,7 +33,7 @@ from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import Interface, current_interfaces, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json, members_of
+from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, CardsignError, ServeFault, SignatureRefused
 from cardsign.files import FileStamp, file_stamp
 from cardsign.inspect import page
@@ -107,7 +107,8 @@ class Agent:
         """Return the page at a Unix time."""
         document, ends = self.page
         if document is None or now >= ends:
-            document, _ = self.page = _make_page(self.generation, now)
+            self.page = _make_page(self.generation, now)
+            document = self.page[0]
         return document
 
 
@@ -170,7 +171,7 @@ class Site:
     def find_conflicts(self) -> Iterator[str]:
         """Yield a line for each place that two cards name, so that neither is served there."""
         for path, claims in self._claims.items():
-            for host in sorted(set[str]().union(*claims.values())) if len(claims) > 1 else ():
+            for host in sorted(set[str]().union(*claims.values())):
                 names = [name for name, hosts in claims.items() if host in hosts]
                 if len(names) > 1:
                     both = " and ".join(names)
@@ -576,7 +577,7 @@ def read_signers(card: Mapping[str, Json]) -> list[dict[str, str | None]]:
     """Return kid and algorithm of each signature, once; an entry that is none has neither."""
     entries = card.get("signatures")
     signers: dict[tuple[str | None, str | None], None] = {}
-    for untrusted_entry in entries if isinstance(entries, list) else ():
+    for untrusted_entry in elements_of(entries):
         try:
             entry = read_entry(untrusted_entry)
             signers[entry.kid, entry.alg] = None
