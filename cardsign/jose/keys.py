@@ -316,7 +316,7 @@ class PublicKey:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as a JWK, so that another process reads it as strictly as this one did."""
-        return PublicKey.from_jwk, (self.jwk(),)
+        return PublicKey.from_jwk, ({**self.jwk(), **self.validity.members()},)
 
 
 _GENERATORS: Final[Mapping[str, Callable[[], NativePrivateKey]]] = {

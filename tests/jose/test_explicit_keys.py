@@ -242,12 +242,14 @@ def test_thumbprint_of_rfc_8037() -> None:
     assert key.kid == key.thumbprint == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
 
 
+@pytest.mark.parametrize("use", [{}, {"revoked": True}, {"nbf": 5}, {"exp": 7, "nbf": 5}], ids=str)
 @pytest.mark.parametrize("alg", ALL_ALGS)
-def test_pickle(alg: str) -> None:
-    """A key survives the way to another process, what it is for included."""
-    copy = pickle.loads(pickle.dumps(made(alg).public))
-    assert copy == made(alg).public
-    assert copy.numbers == made(alg).public.numbers
+def test_pickle(alg: str, use: dict[str, Json]) -> None:
+    """A key survives the way to another process, and what its JWK says of its use with it."""
+    key = PublicKey.from_jwk({**made(alg).jwk, **use})
+    copy = pickle.loads(pickle.dumps(key))
+    assert (copy, copy.numbers, copy.validity) == (key, key.numbers, key.validity)
+    assert (copy.validity == made(alg).public.validity) is (not use)
 
 
 #: Those that cardsign only verifies.
