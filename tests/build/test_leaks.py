@@ -231,8 +231,9 @@ def test_what_no_card_can_hold_is_refused(write: Write) -> None:
     """It does not end in a fault of ours. A date of TOML is its text."""
     with pytest.raises(BuildRefused, match="JSON compliant"):
         built(f"mcp:{write('m.toml', TOOL + '{a=inf}')}")
-    with pytest.raises(BuildRefused, match="leads out"):
+    with pytest.raises(BuildRefused, match="leads out") as caught:
         built(write("forge.yaml", f'{FORGE}skills: {{path: "a\\0b"}}\n'))
+    assert caught.value.finding.place.line
     dated = built(f"mcp:{write('d.toml', TOOL + '{a=2020-01-01}')}")
     assert b'"a": "2020-01-01"' in dated.document
 

@@ -253,8 +253,9 @@ def test_a_crash_shows_its_traceback_to_who_asks(monkeypatch: pytest.MonkeyPatch
         run(lambda: 1 // 0)
 
 
-KEY = '{"kty":"EC","d":"TOPSECRET","crv":"P-256"}'
-PEM = "-----BEGIN EC {0}-----\nTOPSECRET\n-----END EC {0}-----\n".format("PRIVATE KEY")
+BODY = "TOPSECRET" * 7  # so that a part of it is seen too
+KEY = f'{{"kty":"EC","d":"{BODY}","crv":"P-256"}}'
+PEM = "-----BEGIN EC {0}-----\n{1}\n-----END EC {0}-----\n".format("PRIVATE KEY", BODY)
 LONG = f"https://me:{'TOPSECRET' * 150}@tides.example/"
 
 

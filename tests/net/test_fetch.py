@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -159,6 +161,30 @@ def test_each_address_gets_its_time() -> None:
     with pytest.raises(TimeoutError):
         Exchange(settings, "https://agent.example/").connect_tcp("agent.example", 443)
     assert limits == [5, 5, 2]
+
+
+def test_a_peer_who_reads_slowly() -> None:
+    """A write goes on until all is sent, and ends with the deadline however often he reads."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor(1) as thread:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        got = thread.submit(lambda: sum(map(len, iter(lambda: theirs.recv(4096), b""))))
+        DeadlineStream(ours, Deadline(Clock(), 60), 5).write(b"x" * 100_000)
+        steps = count()  # of a second each; all that is written takes more of them than there are
+        stream = DeadlineStream(ours, Deadline(lambda: next(steps), 10), 5)
+        with pytest.raises(TimeoutError):
+            stream.write(b"x" * 10_000_000)
+        with pytest.raises(TimeoutError):
+            stream.read(1)
+        ours.shutdown(socket.SHUT_WR)
+        assert 100_000 <= got.result(60) < 10_000_000
+
+
+def test_a_peer_who_reads_nothing() -> None:
+    """The write ends when its time is over."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(TimeoutError):
+        DeadlineStream(ours, Deadline(Clock(), 0.1), 5).write(b"x" * 10_000_000)
 
 
 def test_too_late_for_tls() -> None:

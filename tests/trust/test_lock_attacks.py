@@ -107,6 +107,8 @@ def test_a_keyset_anchor_without_its_entry_is_a_local_fault(policy: Path) -> Non
     with pytest.raises(UsageFault) as fault:
         judge.examine(b"{}", issuer="tides")
     assert (fault.value.code, fault.value.exit_status) == ("lock.missing", 2)
+    assert fault.value.message == "no entry for 'tides', whose anchor is a keyset"
+    assert fault.value.path == str(policy.with_suffix(".lock"))
     assert f"cardsign trust remove tides --trust {policy};" in fault.value.hint
     assert judge.examine(b"{}", issuer="other").verdict == "untrusted"
 
