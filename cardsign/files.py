@@ -136,31 +136,6 @@ def create_private(path: Path, data: bytes) -> None:
         sync_directory(path.parent)
 
 
-def append_private(path: Path, data: bytes, *, drop: int = 0) -> None:
-    """Append lines to a file; durable on return, and after an error the file is as it was.
-
-    Args:
-        path: The file.
-        data: The lines.
-        drop: How many bytes at the end of the file go first; an error does not bring them back.
-
-    Raises:
-        FileFault: ``file.unwritable``, also for a symbolic link.
-    """
-    flags = os.O_WRONLY | os.O_APPEND | _NO_FOLLOW
-    with file_faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
-        size = os.fstat(descriptor).st_size - drop
-        try:
-            if drop:
-                os.ftruncate(descriptor, size)
-            while data:
-                data = data[os.write(descriptor, data) :]
-            os.fsync(descriptor)
-        except OSError:
-            os.ftruncate(descriptor, size)
-            raise
-
-
 def remove(path: Path) -> None:
     """Remove the file at `path` if there is one; else ``file.unwritable``."""
     with file_faults(path, "file.unwritable"):

@@ -407,7 +407,7 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
 def log(keystore: KeystoreOptions) -> int:
     """List the log of the key store, oldest line first. The log is checked as it is read."""
     store = keystore.open()
-    lines = store.read_log()
+    lines = map(json.loads, store.read_lines())  # which opening it has checked
     kids = {key.thumbprint: key.named for key in store.state.keys}
     value = [{name: line[name] for name in ("seq", "time", "actor", "events")} for line in lines]
     return show(

@@ -27,7 +27,7 @@ from cardsign.issuer.publishing import list_changes, needed_publication, publish
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
-from cardsign.keys.ledger import Role, name_roles
+from cardsign.keys.ledger import Role
 from cardsign.keys.secrets import new_passphrase, user_file, user_policy
 from cardsign.keys.store import StorePlace, create_store, is_taken
 from cardsign.lint.cards import lint_card
@@ -113,7 +113,7 @@ def _ask_passphrases(keystore: KeystoreOptions) -> RolePassphrases:
     usual = keystore.source("card")
     roles: tuple[Role, ...] = ("root", "release")
     shared = [role for role in roles if keystore.source(role) == usual]
-    passphrase = keystore.new_passphrase("card", keys=name_roles(("card", *shared)))
+    passphrase = keystore.new_passphrase("card", keys=_name_keys(shared))
     passphrases: dict[Role, bytes] = {"card": passphrase}
     for role in roles:
         passphrases[role] = passphrase if role in shared else keystore.new_passphrase(role)
@@ -124,10 +124,16 @@ def _ask_passphrases(keystore: KeystoreOptions) -> RolePassphrases:
     return passphrases
 
 
+def _name_keys(shared: Sequence[Role]) -> str:
+    """Name the card keys and those of the roles with the same passphrase, for people."""
+    *others, last = ("card", *shared)
+    return f"{', '.join(others)} and {last} keys" if others else f"{last} keys"
+
+
 def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
     """Yield which keys can be stolen together."""
     if online := [role for role in shared if role != "recovery"]:
-        keys = f"the {name_roles(['card', *online])} in {plan.keystore}"
+        keys = f"the {_name_keys(online)} in {plan.keystore}"
         yield f"one passphrase opens {keys}: whoever steals one has them all"
         yield "  a passphrase in CARDSIGN_RELEASE_PASSPHRASE keeps cron from signing cards"
         if plan.root_keystore is None:

@@ -91,10 +91,6 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
         message = "no release names the newest line of the log yet: only a user who has seen that "
         message += "line would notice that it was taken away"
         yield Finding("doctor.unwitnessed", message, Place(work.store.place), severity="note")
-    if not work.store.is_remembered:
-        message = "the log's newest line is not remembered here: nobody would see it taken away"
-        fix = "Set XDG_STATE_HOME to a folder that this user can write, and that stays."
-        yield Finding("doctor.unwitnessed", message, severity="note", fix=fix)
     if work.config.publish is not None and work.config.live is None:
         message = (
             "`live` is not set, so what is published counts as served once it is in its folder"

@@ -241,7 +241,7 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
     store, key = work.store, step.key
     access, seq = work.access_for(step.role), store.state.seq
     if key.private == "held" and not key.is_stolen:
-        secret = access.passphrase(key.custody, store.name_custody(key))
+        secret = access.passphrase(key.custody, f"{step.role} keys")
         with suppress(errors.FileMissing):  # a key whose file is not here cannot tell
             store.signer(key, secret)
     else:

@@ -332,5 +332,6 @@ def named_signers(
         else:
             signers.append(store.signer(record, access))
     if store is not None:
-        history.check_listed(store, [signer.public for signer in signers], "card")
+        for signer in signers:
+            history.find_listed(store, [signer.public], "card")
     return tuple(signers)

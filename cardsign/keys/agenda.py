@@ -136,32 +136,6 @@ def enter(
     return [event | {"state": begins} | {name: text for name, text in named.items() if text}]
 
 
-def keep_keyset(
-    state: StoreState,
-    keyset: ledger.HeldStatement,
-    listed: Collection[str],
-    *,
-    revoked: Collection[str] = (),
-) -> list[Event]:
-    """Keep the newest keyset statement: which keys may be published now, and which are over.
-
-    `listed` and `revoked` are thumbprints. Where it is kept already, what has not come along before
-    comes along.
-    """
-    events: list[Event] = []
-    if not state.keysets or keyset.number != state.keysets[-1].number:
-        epoch, version = keyset.number
-        members = {"epoch": epoch, "version": version, "digest": keyset.digest, "blob": keyset.blob}
-        events.append({"event": "keyset", **members})
-    events += [
-        move(key, "prepublished")
-        for key in state.keys
-        if key.state == "generated" and key.thumbprint in listed
-    ]
-    over = (key for key in state.keys if key.thumbprint in revoked and key.state not in ENDED)
-    return events + [move(key, "revoked", reason="superseded") for key in over]
-
-
 def revoke(state: StoreState, name: str, *, reason: ledger.RevocationReason) -> list[Event]:
     """Revoke a key, in whatever state it is.
 

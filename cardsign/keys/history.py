@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from cardsign.errors import FileMissing, StoreFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys import agenda
+from cardsign.keys.agenda import move
 from cardsign.keys.ledger import ENDED, Event, HeldStatement, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import StatementRefused
@@ -36,21 +37,14 @@ def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
     Raises:
         StoreFault: ``keystore.audit_broken``: one is missing, or they are no history.
     """
-    store.load()
-    return _read_keysets(store)
-
-
-def _read_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
-    cached, keysets = store.verified_keysets, list[KeysetStatement]()
-    for kept in store.state.keysets:
-        if kept.blob not in cached:
-            with _checking(store, kept):
-                statement = read_keyset(_read(store, kept))
-                _check_named(kept, statement.number, statement.digest)
-                check_step(statement, keysets[-1] if keysets else None)
-                cached[kept.blob] = statement
-        keysets.append(cached[kept.blob])
-    return tuple(keysets)
+    verified: list[KeysetStatement] = store.verified_keysets
+    for kept in store.load().keysets[len(verified) :]:
+        with _checking(store, kept):
+            statement = read_keyset(_read(store, kept))
+            _check_named(kept, statement.number, statement.digest)
+            check_step(statement, verified[-1] if verified else None)
+        verified.append(statement)
+    return tuple(verified)
 
 
 def kept_keyset(store: KeyStore) -> KeysetStatement | None:
@@ -106,34 +100,24 @@ def _check_named(kept: HeldStatement, number: tuple[int, ...], digest: str) -> N
         raise StatementRefused("statement.gap", "the log names another statement")
 
 
-def check_listed(store: KeyStore, keys: Iterable[PublicKey], role: OnlineRole) -> None:
-    """Check that the roots have listed keys that are to be used, if there is a keyset at all.
+_Key = TypeVar("_Key", KeyRecord, PublicKey)
+
+
+def find_listed(store: KeyStore, keys: Iterable[_Key], role: OnlineRole) -> tuple[_Key, ...]:
+    """Return those of some keys that the roots have listed: all, if there is no keyset.
 
     This finds a key that a stranger has edited into the key store (threat 22).
 
     Raises:
-        StoreFault: ``keystore.not_listed``, or as :func:`kept_keysets`.
-    """
-    keyset = kept_keyset(store)
-    for key in keys:
-        if keyset is not None and not keyset.lists(key.thumbprint, role):
-            message = f"keyset {keyset.label} lists no {role} key {key.kid!r}"
-            raise StoreFault("keystore.not_listed", message)
-
-
-def find_listed(
-    store: KeyStore, keys: Iterable[KeyRecord], role: OnlineRole
-) -> tuple[KeyRecord, ...]:
-    """Return those of some keys that the roots have listed: all, if there is no keyset.
-
-    Raises:
-        StoreFault: ``keystore.not_listed``: there are keys, and none is listed.
+        StoreFault: ``keystore.not_listed``: there are keys, and none is listed; or as
+            :func:`kept_keysets`.
     """
     asked, keyset = tuple(keys), kept_keyset(store)
-    listed = [key for key in asked if keyset is None or keyset.lists(key.thumbprint, role)]
-    if not listed:
-        check_listed(store, (key.public for key in asked), role)
-    return tuple(listed)
+    listed = tuple(key for key in asked if keyset is None or keyset.lists(key.thumbprint, role))
+    if keyset is not None and asked and not listed:
+        message = f"keyset {keyset.label} lists no {role} key {asked[0].kid!r}"
+        raise StoreFault("keystore.not_listed", message)
+    return listed
 
 
 def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:
@@ -163,36 +147,44 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
         StatementRefused: It does not follow the newest, or too few have signed it.
         StoreFault: ``file.busy``, or as :func:`kept_keysets`.
     """
-    is_new, kept = True, HeldStatement(statement.number, statement.digest, digest_of(data))
+    blob, is_new = digest_of(data), True
 
     def decide(state: StoreState) -> list[Event]:
         nonlocal is_new
-        earlier = _read_keysets(store)
+        earlier = kept_keysets(store)
         is_new = not earlier or earlier[-1].digest != statement.digest
-        if is_new:
-            check_step(statement, earlier[-1] if earlier else None)
-        return _follow(state, kept, statement, earlier)
+        following = _follow(state, statement, earlier)
+        if not is_new:
+            return following
+        check_step(statement, earlier[-1] if earlier else None)
+        number = {"epoch": statement.epoch, "version": statement.version}
+        event = {"event": "keyset", **number, "digest": statement.digest, "blob": blob}
+        return [event, *following]
 
-    store.commit(decide, now=now, blobs={statement_blob(kept.blob): data})
+    store.commit(decide, now=now, blobs={statement_blob(blob): data})
     return is_new
 
 
 def follow_events(store: KeyStore, state: StoreState) -> list[Event]:
     """Return what brings the keys up to date with the newest keyset, which may list a later one."""
-    kept = _read_keysets(store)
-    return _follow(state, state.keysets[-1], kept[-1], kept) if kept else []
+    keysets = kept_keysets(store)
+    return _follow(state, keysets[-1], keysets) if keysets else []
 
 
 def _follow(
-    state: StoreState,
-    kept: HeldStatement,
-    statement: KeysetStatement,
-    earlier: Sequence[KeysetStatement],
+    state: StoreState, statement: KeysetStatement, earlier: Sequence[KeysetStatement]
 ) -> list[Event]:
+    """Return which keys may be published now that a statement is kept, and which are over."""
     listed = {key.public.thumbprint for key in statement.keys}
     listed_before = {key.public.thumbprint for keyset in earlier for key in keyset.keys}
     over = statement.revoked | (listed_before - listed)
-    return agenda.keep_keyset(state, kept, listed, revoked=over)
+    events: list[Event] = []
+    for key in state.keys:
+        if key.state == "generated" and key.thumbprint in listed:
+            events.append(move(key, "prepublished"))
+        elif key.state not in ENDED and key.thumbprint in over:
+            events.append(move(key, "revoked", reason="superseded"))
+    return events
 
 
 def keep_release(store: KeyStore, release: ReleaseStatement, data: bytes, *, now: datetime) -> None:

@@ -15,14 +15,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import combinations
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import JsonRefused, KeyRefused, StoreFault
+from cardsign.errors import CardsignError, StoreFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import JwkSet, PublicKey, short_kid
 from cardsign.statements.envelope import DIGEST
@@ -31,24 +30,10 @@ from cardsign.times import read_stamp, stamp
 
 MIN_PREFIX: Final = 4  # characters of a kid or thumbprint that name a key
 MAX_LINE_BYTES: Final = 1024 * 1024  # a publication of 1000 extended cards has some 300 KiB
-MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
 
 _LINE: Final = frozenset({"actor", "events", "prev", "seq", "time"})
-#: What each event may have besides its name.
-_MEMBERS: Final[Mapping[str, str]] = {
-    "entered": "public roles custody state holder blob",
-    "moved": "key to stops reason",
-    "stolen": "custody",
-    "replaced": "key",
-    "resealed": "key custody blob",
-    "published": "generation at max_age kids cards replaces",
-    "handed-out": "without",
-    "keyset": "epoch version digest blob",
-    "release": "seq digest blob",
-    "left": "to",
-}
 _COUNTS: Final = frozenset({"generation", "max_age", "epoch", "version", "seq"})
 _DIGESTS: Final = frozenset({"blob", "digest", "payload_sha256"})
 _TEXTS: Final = frozenset({"name", "url", "holder", "custody", "replaces", "to"})  # or null
@@ -107,8 +92,8 @@ class KeyTimes:
         relieved: Since when every published card is signed by its successor, and none by it.
         retired: When it left the JWK Set in good order.
         revoked: When it was revoked.
-        dropped: Since when no newest publication holds it any more; of a stolen key without any on
-            record, since when a key set without it has been written.
+        dropped: Of a stolen key, since when no newest publication holds it any more; without any
+            on record, since when a key set without it has been written.
         replaced: Since when a person wants another key in its place.
     """
 
@@ -259,12 +244,6 @@ class Publication:
         return next((card.url or card.name for card in self.cards), "")
 
 
-def name_roles(roles: Sequence[Role]) -> str:
-    """Return the keys of some roles, for people: ``root, card and release keys``."""
-    *others, last = roles
-    return f"{', '.join(others)} and {last} keys" if others else f"{last} keys"
-
-
 def passphrase_variable(role: Role) -> str:
     """Return the environment variable that holds the passphrase of a role's keys."""
     return f"CARDSIGN_{role.upper()}_PASSPHRASE"
@@ -334,13 +313,6 @@ class StoreState:
         blobs = (key.blob for key in self.keys if key.private == "held" and key.blob)
         return frozenset(map(private_blob, blobs))
 
-    def blobs(self) -> frozenset[str]:
-        """Return the names of all that the store must hold beside its log."""
-        statements = (*self.keysets, *([self.release] if self.release else ()))
-        return self.private_blobs().union(
-            statement_blob(statement.blob) for statement in statements
-        )
-
     def active_keys(self, role: Role = "card") -> tuple[KeyRecord, ...]:
         """Return the active keys of a role, oldest first."""
         return tuple(key for key in self.keys if key.state == "active" and role in key.roles)
@@ -373,16 +345,12 @@ class StoreState:
         Raises:
             StoreFault: ``keystore.unknown_key``: none is called so, or several begin so.
         """
-        fitting = [key for key in self.keys if name in key.names] or [
-            key
-            for key in self.keys
-            if len(name) >= MIN_PREFIX and any(full.startswith(name) for full in key.names)
-        ]
+        fitting = [key for key in self.keys if name in key.names]
+        if not fitting and len(name) >= MIN_PREFIX:
+            fitting = [key for key in self.keys if any(full.startswith(name) for full in key.names)]
         if len(fitting) != 1:
-            kids = ", ".join(key.kid for key in fitting)
-            message = f"several keys begin with {name!r}: {kids}; give more of the kid"
-            message = message if fitting else f"no key is called {name!r}"
-            raise StoreFault("keystore.unknown_key", message)
+            problem = "several keys begin with" if fitting else "no key is called"
+            raise StoreFault("keystore.unknown_key", f"{problem} {name!r}")
         return fitting[0]
 
     def replacing(self, records: Iterable[KeyRecord]) -> StoreState:
@@ -421,20 +389,13 @@ def custody_group(custody: str) -> str:
 
 def write_line(state: StoreState, events: Iterable[Event], now: datetime, actor: str) -> bytes:
     """Return the line that tells of `events` as the next after `state`, without its end."""
-    members = {
-        "actor": actor,
-        "events": list(events),
-        "prev": state.head,
-        "seq": state.seq + 1,
-        "time": stamp(now),
-    }
+    place = {"seq": state.seq + 1, "prev": state.head, "time": stamp(now)}
+    members = {**place, "actor": actor, "events": list(events)}
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def read_line(
-    state: StoreState, untrusted_line: bytes, where: str
-) -> tuple[StoreState, Mapping[str, Any]]:
-    """Return what a line makes of the state before it, and its members.
+def read_line(state: StoreState, untrusted_line: bytes, where: str) -> StoreState:
+    """Return what a line makes of the state before it.
 
     Raises:
         StoreFault: ``keystore.audit_broken``: it does not continue the log; ``keystore.corrupt``;
@@ -450,16 +411,13 @@ def read_line(
         if not members["events"] or not isinstance(members["actor"], str):
             raise ValueError("it has no events, or no actor")
         after = fold_all(state, members["events"], read_stamp(members["time"]))
-    except JsonRefused as exc:
-        hint = _IN_CONFLICT if untrusted_line.startswith((b"<<<<<<<", b"=======")) else ""
-        message = f"line {number} of the log is not strict JSON: {exc.message}"
-        raise StoreFault("keystore.corrupt", message, path=where, hint=hint) from exc
-    except (KeyRefused, StoreFault, ValueError, KeyError, TypeError, AttributeError) as exc:
+    except (CardsignError, ValueError, KeyError, TypeError, AttributeError) as exc:
         code = exc.code if isinstance(exc, StoreFault) else "keystore.corrupt"
+        hint = _IN_CONFLICT if untrusted_line.startswith((b"<<<<<<<", b"=======")) else ""
         problem = f"it has no {exc}" if isinstance(exc, KeyError) else getattr(exc, "message", exc)
         message = f"line {number} of the log: {problem}"
-        raise StoreFault(code, message, path=where) from exc
-    return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), members
+        raise StoreFault(code, message, path=where, hint=hint) from exc
+    return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest())
 
 
 def _newer(problem: str) -> StoreFault:
@@ -485,12 +443,13 @@ def fold(state: StoreState, event: Event, at: datetime) -> StoreState:
         KeyRefused, ValueError, KeyError, TypeError: It is no event that cardsign writes.
     """
     name = event["event"]
-    if name not in _MEMBERS:
+    if name not in _EVENTS:
         raise _newer(f"the event {str(name)[:40]!r} is unknown here")
-    if unknown := event.keys() - {"event", *_MEMBERS[name].split()}:
+    members, apply = _EVENTS[name]
+    if unknown := event.keys() - {"event", *members.split()}:
         raise _newer(f"`{min(unknown)[:40]}` of the event {name!r} is unknown here")
     _check_values(event)
-    return _FOLDS[name](state, event, at)
+    return apply(state, event, at)
 
 
 def _check_values(members: Mapping[str, Any]) -> None:
@@ -509,31 +468,26 @@ def _check_values(members: Mapping[str, Any]) -> None:
 def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
     public = PublicKey.from_jwk(event["public"], algorithms=SIGNING_ALGORITHMS)
     roles, blob, custody = tuple(event["roles"]), event.get("blob"), str(event["custody"])
+    is_sound = bool(_URI.fullmatch(custody)) and custody.startswith("file:") is (blob is not None)
+    if not is_sound or event["state"] not in ("generated", "prepublished", "active"):
+        raise ValueError("`custody` or `state` is none in which a key begins")
     if not roles or roles != tuple(role for role in ROLES if role in roles):
         raise ValueError(f"`roles` is no list in the order {', '.join(ROLES)}")
-    if not _URI.fullmatch(custody) or custody.startswith("file:") is (blob is None):
-        raise ValueError("`custody` is not where such a key is")
-    if event["state"] not in ("generated", "prepublished", "active"):
-        raise ValueError("`state` is none in which a key begins")
-    holder = event.get("holder")
-    key = KeyRecord(public, event["state"], roles, custody, at, holder, blob=blob)
+    key = KeyRecord(public, event["state"], roles, custody, at, event.get("holder"), blob=blob)
     if key.rotates and key.state != "generated":
         key = key.at(prepublished=at)
     if key.state == "active":
         key = key.at(activated=at)
-    for other in state.keys:
-        if key.names & other.names:
-            message = f"the store has a key of this kid or thumbprint already, {other.kid!r}"
-            raise StoreFault("keystore.duplicate_key", message)
-    return _with_keys(replace(state, keys=(*state.keys, key)), at)
+    if any(key.names & other.names for other in state.keys):
+        message = f"the store has a key of this kid or thumbprint already, {key.kid!r}"
+        raise StoreFault("keystore.duplicate_key", message)
+    return _marked(replace(state, keys=(*state.keys, key)), at)
 
 
 def _move(state: StoreState, event: Event, at: datetime) -> StoreState:
     key, to = state.find(event["key"]), event["to"]
-    ways = TRANSITIONS[key.state]
-    if to not in ways:
-        legal = f", only {' or '.join(ways)}" if ways else ": its state is final"
-        message = f"a key that is {key.state} cannot become {str(to)[:20]}{legal}"
+    if to not in TRANSITIONS[key.state]:
+        message = f"a key that is {key.state} cannot become {str(to)[:20]}"
         raise StoreFault("keystore.illegal_transition", message)
     time = read_stamp(event["stops"]) if to == "retiring" else at
     times: dict[str, datetime | None] = {_TIME_OF.get(to, str(to)): time}
@@ -542,16 +496,7 @@ def _move(state: StoreState, event: Event, at: datetime) -> StoreState:
         if event["reason"] not in REVOCATION_REASONS:
             raise ValueError("`reason` is none for a revocation")
         moved = replace(moved, revoked_because=event["reason"])
-    return _with_keys(state.replacing([moved]), at)
-
-
-def _with_keys(state: StoreState, at: datetime) -> StoreState:
-    """Return a state whose keys have changed: one is active in each line, and marks are set."""
-    active = [key for key in state.keys if key.state == "active" and key.rotates]
-    for first, other in combinations(active, 2):
-        if first.succeeds(other):
-            raise ValueError(f"two keys are active, {first.kid!r} and {other.kid!r}")
-    return _marked(state, at)
+    return _marked(state.replacing([moved]), at)
 
 
 def _replace(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -575,31 +520,30 @@ def _report_theft(state: StoreState, event: Event, at: datetime) -> StoreState:
 def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
     for card in event["cards"]:
         _check_values(card)
+    begun, max_age = read_stamp(event["at"]), event["max_age"]
     cards = tuple(
-        PublishedCard(card["name"], card["payload_sha256"], tuple(card["kids"]), card["url"])
+        PublishedCard(card["name"], card["payload_sha256"], tuple(card["kids"]), card["url"], begun)
         for card in event["cards"]
     )
-    arguments = event["generation"], read_stamp(event["at"]), event["max_age"], tuple(event["kids"])
-    publication = Publication(*arguments, cards, longest_max_age=event["max_age"])
-    earlier = {other.series: other for other in state.publications}.get(publication.series)
-    if earlier is not None:
-        publication = _after(earlier, publication)
+    kids = tuple(event["kids"])
+    publication = Publication(event["generation"], begun, max_age, kids, cards, max_age)
     gone = (publication.series, event.get("replaces"))
+    for earlier in state.publications:
+        if earlier.series == publication.series:
+            publication = _after(earlier, publication)
     others = (other for other in state.publications if other.series not in gone)
     after = replace(state, publications=(*others, *([publication] if cards else [])))
     # As another series may have been published later, it is then that the newest had been.
-    return _marked(after, max((other.at for other in after.publications), default=publication.at))
+    return _marked(after, max((other.at for other in after.publications), default=begun))
 
 
 def _after(earlier: Publication, publication: Publication) -> Publication:
     """Return a publication that follows another one of its series, with what caches know of it."""
-    shown_since = {
-        (card.url, card.payload_sha256): card.since or earlier.at for card in earlier.cards
-    }
-    cards = [
-        replace(card, since=shown_since.get((card.url, card.payload_sha256), publication.at))
+    since = {card.payload_sha256: card.since for card in earlier.cards}
+    cards = (
+        replace(card, since=since.get(card.payload_sha256, card.since))
         for card in publication.cards
-    ]
+    )
     longest = max(publication.longest_max_age, earlier.longest_max_age)
     return replace(publication, cards=tuple(cards), longest_max_age=longest)
 
@@ -627,23 +571,21 @@ def _check_follows(kept: HeldStatement, newest: HeldStatement | None) -> None:
 
 
 def _leave(state: StoreState, event: Event, at: datetime) -> StoreState:
-    to = event["to"]
-    if to is not None and not (0 < len(to) <= MAX_PLACE_CHARS and to.isprintable()):
-        raise ValueError("`to` is not the name of a place")
-    return replace(state, moved_to=to)
+    return replace(state, moved_to=event["to"])
 
 
-_FOLDS: Final[Mapping[str, Callable[[StoreState, Event, datetime], StoreState]]] = {
-    "entered": _enter,
-    "moved": _move,
-    "stolen": _report_theft,
-    "replaced": _replace,
-    "resealed": _reseal,
-    "published": _publish,
-    "handed-out": _hand_out,
-    "keyset": _keep_keyset,
-    "release": _keep_release,
-    "left": _leave,
+#: What each event may have besides its name, and what it does.
+_EVENTS: Final[Mapping[str, tuple[str, Callable[[StoreState, Event, datetime], StoreState]]]] = {
+    "entered": ("public roles custody state holder blob", _enter),
+    "moved": ("key to stops reason", _move),
+    "stolen": ("custody", _report_theft),
+    "replaced": ("key", _replace),
+    "resealed": ("key custody blob", _reseal),
+    "published": ("generation at max_age kids cards replaces", _publish),
+    "handed-out": ("without", _hand_out),
+    "keyset": ("epoch version digest blob", _keep_keyset),
+    "release": ("seq digest blob", _keep_release),
+    "left": ("to", _leave),
 }
 
 
@@ -651,21 +593,18 @@ _FOLDS: Final[Mapping[str, Callable[[StoreState, Event, datetime], StoreState]]]
 
 
 def _marked(state: StoreState, at: datetime) -> StoreState:
-    newest = state.publications
-    changed = list[KeyRecord]()
+    newest, keys = state.publications, list[KeyRecord]()
     for key in state.keys:
         is_in = [key.kid in publication.kids for publication in newest]
-        if key.state in ENDED:  # its other marks stay as they were
-            if newest and any(is_in) is (key.times.dropped is not None):
-                changed.append(key.at(dropped=None if any(is_in) else at))
-            continue
-        drains = bool(newest) and key.state == "retiring" and "card" in key.roles
-        relieved = drains and not (unsigned_cards(state, key) or signed_cards(state, key))
-        seen = _since(key.times.seen, bool(newest) and all(is_in), at)
-        since = _since(key.times.relieved, relieved, at)
-        if (seen, since) != (key.times.seen, key.times.relieved):
-            changed.append(key.at(seen=seen, relieved=since))
-    return state.replacing(changed) if changed else state
+        if key.state not in ENDED:
+            drains = bool(newest) and key.state == "retiring" and "card" in key.roles
+            relieved = drains and not (unsigned_cards(state, key) or signed_cards(state, key))
+            seen = _since(key.times.seen, bool(newest) and all(is_in), at)
+            key = key.at(seen=seen, relieved=_since(key.times.relieved, relieved, at))
+        elif newest and key.revoked_because == "compromised":  # its other marks stay as they were
+            key = key.at(dropped=_since(key.times.dropped, not any(is_in), at))
+        keys.append(key)
+    return replace(state, keys=tuple(keys))
 
 
 def _since(mark: datetime | None, holds: bool, at: datetime) -> datetime | None:
@@ -682,11 +621,7 @@ def unsigned_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ..
 
 def first_published(state: StoreState) -> dict[str, datetime]:
     """Return when each card that is published was first recorded so, by its payload's digest."""
-    return {
-        card.payload_sha256: card.since or publication.at
-        for publication in state.publications
-        for card in publication.cards
-    }
+    return {card.payload_sha256: card.since for card in published_cards(state) if card.since}
 
 
 def signed_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:

@@ -30,7 +30,6 @@ _CONNECT_PATIENCE: Final = 10  # seconds, unless the URL says otherwise
 _CODES: Final = {
     "22": "keystore.corrupt",  # data exception
     "42": "keystore.corrupt",  # other columns than ours
-    "3F000": "keystore.missing",  # no such schema
     "42501": "keystore.unreachable",  # no privilege
     "42P01": "keystore.missing",  # no such table
     "55P03": "file.busy",  # lock timeout
@@ -53,14 +52,7 @@ class PostgresStore(KeyStore):
         except StoreFault as fault:
             if fault.code != "keystore.missing":
                 raise
-        with self._transaction() as connection:
-            query = "SELECT current_schema(), current_setting('search_path')"
-            schema, named = connection.execute(query).fetchone() or (None, "")
-        if schema is None:
-            message = f"there is no schema {named} in this database, or its role may not use it"
-            hint = f"Make it, as the database's owner: CREATE SCHEMA {named}"
-            raise StoreFault("keystore.missing", message, path=self.place, hint=hint)
-        return []
+            return []
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         rows = [(number, line.decode("ascii")) for number, line in enumerate(lines, seq)]

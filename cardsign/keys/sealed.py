@@ -24,37 +24,20 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFault, StoreFault
-from cardsign.jose import base64url
+from cardsign.jose.base64url import decode, encode
 from cardsign.jose.keys import PrivateKey, PublicKey
 
 FORMAT: Final = 1
-CIPHER: Final = "AES-256-GCM"
 MAX_ENVELOPE_BYTES: Final = 16 * 1024  # bytes; an RSA key of 8192 bits takes some 7 KiB
 
 #: What one guess at a passphrase costs (RFC 7914), by OWASP's guidance: some 0.7 s and 128 MiB.
 SCRYPT_N: Final = 2**17
-_SCRYPT: Final = ("scrypt", 8, 1)  # its name, r and p
+_R: Final = 8
+_P: Final = 1
 #: What a file may ask for: no more memory than ours take.
 _COSTS: Final = frozenset(2**power for power in range(1, 18))
-
-_KEY_BYTES: Final = 32
-_SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D 8.2; the key is fresh with each salt
-_MAX_DEPTH: Final = 2
-
-_LABEL: Final = ("kid", "alg", "thumbprint")
-_FORM: Final = {
-    **{"format": int, "kid": str, "alg": str, "thumbprint": str, "kdf": dict},
-    **{"cipher": str, "nonce": str, "ciphertext": str},
-}
-_KDF_FORM: Final = {"name": str, "n": int, "r": int, "p": int, "salt": str}
-
-
-def label_of(public: PublicKey) -> dict[str, str]:
-    """Return the members of an envelope that say which key it holds."""
-    return {"kid": public.kid, "alg": public.alg, "thumbprint": public.thumbprint}
 
 
 def seal(pkcs8: bytes, passphrase: bytes, public: PublicKey) -> bytes:
@@ -63,17 +46,11 @@ def seal(pkcs8: bytes, passphrase: bytes, public: PublicKey) -> bytes:
     The label of `public` is bound to the key, and readable without the passphrase. Not checked:
     that the passphrase is long enough.
     """
-    salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
-    name, r, p = _SCRYPT
-    kdf = {"name": name, "n": SCRYPT_N, "r": r, "p": p, "salt": base64url.encode(salt)}
-    members: dict[str, Any] = {
-        **{"format": FORMAT, **label_of(public), "kdf": kdf},
-        **{"cipher": CIPHER, "nonce": base64url.encode(nonce)},
-    }
+    salt, nonce = os.urandom(16), os.urandom(_NONCE_BYTES)
+    members = _bound_members(label_of(public), SCRYPT_N, salt, nonce)
     cipher = AESGCM(_derive(passphrase, salt, SCRYPT_N))
-    ciphertext = cipher.encrypt(nonce, pkcs8, _canonical(members))
-    members["ciphertext"] = base64url.encode(ciphertext)
-    return (json.dumps(members, indent=2) + "\n").encode("ascii")
+    ciphertext = encode(cipher.encrypt(nonce, pkcs8, _canonical(members)))
+    return (json.dumps({**members, "ciphertext": ciphertext}, indent=2) + "\n").encode("ascii")
 
 
 def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dict[str, str]]:
@@ -87,23 +64,27 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dic
         StoreFault: ``keystore.newer_format``, or ``keystore.corrupt``: malformed, or of an
             unreasonable cost, which is refused before any of it is spent.
     """
-    members = _read_members(untrusted_bytes)
-    kdf = members["kdf"]
     try:
-        salt, nonce = base64url.decode(kdf["salt"]), base64url.decode(members["nonce"])
-        ciphertext = base64url.decode(members.pop("ciphertext"))
-    except base64url.Base64urlError as exc:
-        raise _malformed("salt, nonce or ciphertext is not base64url") from exc
-    is_known = (kdf["name"], kdf["r"], kdf["p"]) == _SCRYPT and kdf["n"] in _COSTS
-    if not is_known or members["cipher"] != CIPHER or len(nonce) != _NONCE_BYTES:
-        raise _malformed(f"expected scrypt at most at our cost, {CIPHER} and its nonce")
+        members: dict[str, Any] = {
+            **parse_object(untrusted_bytes, max_bytes=MAX_ENVELOPE_BYTES, max_depth=2)
+        }
+        version = members.get("format")
+        if type(version) is int and version > FORMAT:
+            raise StoreFault("keystore.newer_format", f"this key file is of format {version}")
+        ciphertext, nonce = decode(members.pop("ciphertext")), decode(members["nonce"])
+        n, salt = int(members["kdf"]["n"]), decode(members["kdf"]["salt"])
+        label = {name: str(members[name]) for name in ("kid", "alg", "thumbprint")}
+        bound = _canonical(_bound_members(label, n, salt, nonce))
+    except (JsonRefused, ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise _malformed() from exc
+    if _canonical(members) != bound or n not in _COSTS or len(nonce) != _NONCE_BYTES:
+        raise _malformed()
     try:
-        cipher = AESGCM(_derive(passphrase, salt, kdf["n"]))
-        pkcs8 = cipher.decrypt(nonce, ciphertext, _canonical(members))
+        pkcs8 = AESGCM(_derive(passphrase, salt, n)).decrypt(nonce, ciphertext, bound)
     except InvalidTag as exc:
-        message = f"the passphrase does not open key `{members['kid']}`, or its file was changed"
+        message = f"the passphrase does not open key `{label['kid']}`, or its file was changed"
         raise PassphraseFault("passphrase.wrong", message) from exc
-    return pkcs8, {name: members[name] for name in _LABEL}
+    return pkcs8, label
 
 
 def open_sealed(
@@ -127,41 +108,30 @@ def open_sealed(
     return private
 
 
-def _read_members(untrusted_bytes: bytes) -> dict[str, Any]:
-    """Parse the file as a strict object of exactly our members, types and format."""
-    try:
-        members: dict[str, Any] = {
-            **parse_object(untrusted_bytes, max_bytes=MAX_ENVELOPE_BYTES, max_depth=_MAX_DEPTH)
-        }
-    except JsonRefused as exc:
-        raise _malformed(f"not strict JSON: {exc.message}") from exc
-    version = members.get("format")
-    if type(version) is int and version > FORMAT:
-        raise StoreFault("keystore.newer_format", f"this key file is of format {version}")
-    # Types are compared themselves, as a bool is an int as well.
-    if {name: type(value) for name, value in members.items()} != _FORM or version != FORMAT:
-        raise _malformed(f"its members are not those of format {FORMAT}")
-    if {name: type(value) for name, value in members["kdf"].items()} != _KDF_FORM:
-        raise _malformed("`kdf` is not an object of scrypt and its parameters")
-    return members
+def label_of(public: PublicKey) -> dict[str, str]:
+    """Return the members of an envelope that say which key it holds."""
+    return {"kid": public.kid, "alg": public.alg, "thumbprint": public.thumbprint}
 
 
-def _canonical(members: Mapping[str, Json]) -> bytes:
-    """Return the associated data: every member but the ciphertext."""
+def _bound_members(label: Mapping[str, str], n: int, salt: bytes, nonce: bytes) -> dict[str, Any]:
+    """Return the members of an envelope but the ciphertext, to which they are bound."""
+    kdf = {"name": "scrypt", "n": n, "r": _R, "p": _P, "salt": encode(salt)}
+    bound = {"format": FORMAT, **label, "kdf": kdf}
+    return {**bound, "cipher": "AES-256-GCM", "nonce": encode(nonce)}
+
+
+def _canonical(members: Mapping[str, Any]) -> bytes:
+    """Return members as text, in which ``1``, ``1.0`` and ``true`` differ, for associated data."""
     # Members and values are ASCII and integers (a kid is printable ASCII, the rest is ours). For
     # such, this is the text that JCS (RFC 8785) gives.
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def _derive(passphrase: bytes, salt: bytes, n: int) -> bytes:
-    _, r, p = _SCRYPT
-    try:
-        return Scrypt(salt=salt, length=_KEY_BYTES, n=n, r=r, p=p).derive(passphrase)
-    except MemoryError as exc:
-        needed = 128 * n * r // 2**20
-        raise _malformed(f"opening it takes {needed} MiB of memory, more than there is") from exc
+    return Scrypt(salt=salt, length=32, n=n, r=_R, p=_P).derive(passphrase)
 
 
-def _malformed(message: str) -> StoreFault:
+def _malformed() -> StoreFault:
+    message = f"this is no sealed key of format {FORMAT}, by scrypt at most at our cost"
     hint = "Put back the copy that you keep of it."
     return StoreFault("keystore.corrupt", message, hint=hint)

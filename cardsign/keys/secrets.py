@@ -82,24 +82,23 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
         PassphraseFault, FileFault: As :func:`read_passphrase`.
     """
     passphrase = _unasked(source)
-    is_typed = passphrase is None
-    if passphrase is None:
-        passphrase = _asked(source.prompt, question)
-    check_strength(passphrase, "" if is_typed else str(source.file or source.variable))
-    if is_typed and _asked(source.prompt, "The same again: ") != passphrase:
+    if passphrase is not None:
+        check_strength(passphrase, str(source.file or source.variable))
+        return passphrase
+    passphrase = _asked(source.prompt, question)
+    check_strength(passphrase)
+    if _asked(source.prompt, "The same again: ") != passphrase:
         hint = "Type the same one twice."
         raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
     return passphrase
-
-
-_ADVICE: Final = "Use at least 8 characters, best a random one from a password manager."
 
 
 def check_strength(passphrase: bytes, source: str = "") -> None:
     """Refuse (``passphrase.unfit``) what is too short for a new key; its strength is unknown."""
     if len(passphrase) < MIN_BYTES:
         message = f"the passphrase is shorter than {MIN_BYTES} characters"
-        raise PassphraseFault("passphrase.unfit", message, path=source, hint=_ADVICE)
+        hint = f"Use at least {MIN_BYTES} characters, best a random one from a password manager."
+        raise PassphraseFault("passphrase.unfit", message, path=source, hint=hint)
 
 
 def _unasked(source: PassphraseSource) -> bytes | None:
@@ -111,10 +110,12 @@ def _unasked(source: PassphraseSource) -> bytes | None:
     return None if value is None else os.fsencode(value)
 
 
-def _asked(prompt: Prompt | None, question: str) -> bytes:
+def _asked(prompt: Prompt | None, question: str, hint: str = "") -> bytes:
     if prompt is None:
         message = "no passphrase was given, and there is no terminal to ask on"
-        raise PassphraseFault("passphrase.none", message, path=question.removesuffix(": "))
+        raise PassphraseFault(
+            "passphrase.none", message, path=question.removesuffix(": "), hint=hint
+        )
     try:
         return os.fsencode(prompt(question))
     except (EOFError, UnicodeError) as exc:

@@ -36,10 +36,10 @@ from cardsign.errors import FileFault, FileMissing, StoreFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, ledger
-from cardsign.keys.ledger import ENDED, ROLES, Event, KeyRecord, Role, StoreState, private_blob
+from cardsign.keys.ledger import ENDED, Event, KeyRecord, Role, StoreState, private_blob
 from cardsign.keys.sealed import open_sealed, seal
 from cardsign.keys.secrets import Access, check_strength
-from cardsign.keys.signers import open_signer
+from cardsign.keys.signers import open_signer, require
 
 LOG_FILE: Final = "log.jsonl"
 LOCK_FILE: Final = ".lock"
@@ -51,7 +51,6 @@ BLOB: Final = re.compile(
 MAX_BLOB_BYTES: Final = 256 * 1024  # a statement has at most 64 KiB, a sealed key some 10
 MAX_LOG_BYTES: Final = 64 * 1024 * 1024  # some 100 years
 _PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
-_ARRIVED: Final[Event] = {"event": "left", "to": None}
 
 #: A character that means something in a URL has to be percent-encoded: what one reader takes for
 #: the end of a password, another would print as the name of a host.
@@ -103,14 +102,14 @@ class KeyStore(ABC):
     Attributes:
         place: Where it is, for people.
         user: Who works with it.
-        verified_keysets: Keyset statements whose signatures were verified, by their blob; a cache
-            of :mod:`cardsign.keys.history`.
+        verified_keysets: The first keyset statements of the log, whose signatures were verified; a
+            cache of :mod:`cardsign.keys.history`.
     """
 
     def __init__(self, place: str, user: StoreUser | None = None) -> None:
         self.place, self.user = place, user or StoreUser()
         self.state = StoreState()
-        self.verified_keysets: dict[str, Any] = {}
+        self.verified_keysets = list[Any]()
 
     # What a place has to offer. All raise FileFault ``file.unreadable`` or ``file.unwritable``,
     # or what keeps a database from being used: StoreFault ``keystore.unreachable`` and others.
@@ -157,33 +156,18 @@ class KeyStore(ABC):
         Raises:
             StoreFault: ``keystore.audit_broken``, ``keystore.corrupt``,
                 ``keystore.newer_format``; ``keystore.other_history``: the log does not lead back
-                to the line that this user saw; ``keystore.missing``: there was a log, and there
-                is none now; ``keystore.moved``.
+                to the line that this user or this process saw; ``keystore.missing``: there was a
+                log, and there is none now; ``keystore.moved``.
         """
-        self._read_new_lines()
-        if self.state.moved_to is not None and not moved:
-            raise moved_away(self.state.moved_to, self.place)
-        return self.state
-
-    def read_log(self) -> list[Mapping[str, Any]]:
-        """Return the whole log, oldest line first; raises as :meth:`load`."""
-        self.state = StoreState()
-        return self._read_new_lines()
-
-    def _read_new_lines(self) -> list[Mapping[str, Any]]:
-        """Read the lines after the state, and hold them against the line that was seen before."""
-        seq, head = self._read_seen()  # first: others may go further
-        state, lines = self.state, list[Mapping[str, Any]]()
-        heads = {state.seq: state.head}
-        untrusted_lines = self.read_lines(max(1, state.seq))
-        if state.seq and (not untrusted_lines or digest_of(untrusted_lines[0]) != state.head):
-            message = f"the log does not continue from line {state.seq}, which was read before"
-            raise StoreFault("keystore.audit_broken", message, path=self.place)
-        for untrusted_line in untrusted_lines[1:] if state.seq else untrusted_lines:
-            state, line = ledger.read_line(state, untrusted_line, self.place)
+        seen = self._read_seen()  # first: others may go further
+        state, untrusted_lines = self.state, self.read_lines(max(1, self.state.seq))
+        heads = dict[int, str | None]()
+        if state.seq and untrusted_lines:
+            heads[state.seq] = digest_of(untrusted_lines.pop(0))
+        for untrusted_line in untrusted_lines:
+            state = ledger.read_line(state, untrusted_line, self.place)
             heads[state.seq] = state.head
-            lines.append(line)
-        if seq and not state.seq:
+        if seen[0] and not (heads or state.seq):
             raise StoreFault(
                 "keystore.missing",
                 f"there is no key store in {self.place}, where this machine saw one",
@@ -191,23 +175,21 @@ class KeyStore(ABC):
                 "copy, and repeat the command. If it is lost: cardsign keyset recover "
                 "--recovery-file FILE --digest SHA-256",
             )
-        if state.seq < seq or heads.get(seq, head) != head:
-            raise StoreFault(
-                "keystore.other_history",
-                f"the log does not continue from line {seq}, the newest that was seen here",
-                path=self.place,
-                hint="If you put an older or another store there yourself, forget that line. "
-                f"Run: rm {shlex.quote(str(self._seen))}",
-            )
+        for seq, head in (seen, (self.state.seq, self.state.head)):
+            if seq >= max(1, self.state.seq) and heads.get(seq) != head:
+                raise StoreFault(
+                    "keystore.other_history",
+                    f"the log does not continue from line {seq}, the newest that was seen here",
+                    path=self.place,
+                    hint="If you put an older or another store there yourself, forget that line. "
+                    f"Run: rm {shlex.quote(str(self._seen))}",
+                )
         self.state = state
-        if (seq, head) != (state.seq, state.head):
+        if seen != (state.seq, state.head):
             self._note_seen()
-        return lines
-
-    @property
-    def is_remembered(self) -> bool:
-        """Whether the newest line that was read is the one that this user's own state has."""
-        return self._read_seen() == (self.state.seq, self.state.head)
+        if state.moved_to is not None and not moved:
+            raise moved_away(state.moved_to, self.place)
+        return state
 
     @property
     def _seen(self) -> Path:
@@ -266,7 +248,7 @@ class KeyStore(ABC):
                 return state
             ledger.fold_all(state, events, now)  # refuses in the words of the decision
             line = ledger.write_line(state, events, now, self.user.actor)
-            after, _line = ledger.read_line(state, line, self.place)  # what is written can be read
+            after = ledger.read_line(state, line, self.place)  # what is written can be read
             if self.append(after.seq, [line], blobs or {}):
                 self.state = after
                 self._note_seen()
@@ -314,15 +296,10 @@ class KeyStore(ABC):
         if record.blob is None or not record.custody.startswith("file:"):
             return open_signer(record.custody, record.public, access)
         self.checked_blob(private_blob(record.blob))  # before anybody is asked for a passphrase
-        passphrase = access.passphrase(record.custody, self.name_custody(record))
+        passphrase = access.passphrase(record.custody, f"{record.roles[0]} keys")
         private = self._unseal(record, passphrase)
         access.remember(record.custody, passphrase)
         return private
-
-    def name_custody(self, record: KeyRecord) -> str:
-        """Return what the passphrase of a key opens, for people: ``root and card keys``."""
-        keys = [key for key in self.state.keys if key.custody == record.custody]
-        return ledger.name_roles([role for role in ROLES if any(role in key.roles for key in keys)])
 
     def _unseal(self, record: KeyRecord, passphrase: bytes) -> PrivateKey:
         name = private_blob(record.blob or "")
@@ -425,50 +402,39 @@ class FolderStore(KeyStore):
         self.path, self.log = path, path / LOG_FILE
 
     def read_lines(self, start: int = 1) -> list[bytes]:
-        return self._split_log()[0][start - 1 :]
-
-    def _split_log(self) -> tuple[list[bytes], bytes, int]:
-        """Return the lines, the end that the last one lacks, and how many bytes of none follow."""
         try:
             data = files.read_bytes(self.log, max_bytes=MAX_LOG_BYTES, is_found=True)
         except FileMissing:
-            data = b""
+            return []
         *lines, rest = data.split(b"\n")
-        with suppress(errors.JsonRefused):
-            if rest and parse_object(rest, max_bytes=ledger.MAX_LINE_BYTES):
-                return [*lines, rest], b"\n", 0
-        return lines, b"", len(rest)  # it was never committed
+        with suppress(errors.JsonRefused):  # which a line is that was never committed
+            parse_object(rest, max_bytes=ledger.MAX_LINE_BYTES)
+            lines.append(rest)
+        return lines[start - 1 :]
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         files.make_directory(self.path)
         with self.alone():
-            if self.read_lines(seq):
+            earlier = self.read_lines()
+            if len(earlier) >= seq:
                 return False
-            data = b"".join(line + b"\n" for line in lines)
+            data = b"".join(line + b"\n" for line in (*earlier, *lines))
             try:
                 for name, blob in blobs.items():
-                    self._put(name, blob)
-                if seq == 1:  # so that a copy is whole or not there
-                    files.write_atomic(self.log, data, mode=files.PRIVATE_MODE, plain=True)
-                else:
-                    _, end, torn = self._split_log()
-                    files.append_private(self.log, end + data, drop=torn)
+                    files.make_directory(self._file(name).parent, mode=0o700)
+                    self._write(self._file(name), blob)
+                self._write(self.log, data)
             except FileFault:
                 # Nothing is left of a commit that failed, on a full disk say, as far as that goes.
-                with suppress(FileFault, StoreFault):
-                    if not self.read_lines(seq):  # else all that failed was to sync
+                with suppress(FileFault):
+                    if len(self.read_lines()) < seq:  # else all that failed was to sync
                         self.drop_blobs(blobs)
                 raise
         return True
 
-    def _put(self, name: str, data: bytes) -> None:
-        file = self._file(name)
-        is_private = name.startswith(PRIVATE_FOLDER)
-        files.make_directory(file.parent, mode=0o700 if is_private else 0o777)
-        files.remove(file)  # left by an attempt that never came to commit it
-        files.write_atomic(
-            file, data, mode=files.PRIVATE_MODE if is_private else files.PUBLIC_MODE, plain=True
-        )
+    @staticmethod
+    def _write(file: Path, data: bytes) -> None:
+        files.write_atomic(file, data, mode=files.PRIVATE_MODE, plain=True)
 
     def _file(self, name: str) -> Path:
         """Return the file of a blob; a folder that is a link, maybe another user's, is refused."""
@@ -571,14 +537,9 @@ def locate_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:
     """Return the key store at `place`, of which nothing is read yet."""
     if isinstance(place, Path):
         return FolderStore(place, user)
-    try:
-        from cardsign.keys.postgres import PostgresStore
-    except ImportError as exc:
-        message = f"psycopg cannot be loaded: {exc}"
-        raise StoreFault(
-            "usage.not_installed", message, hint=errors.install_hint("postgres")
-        ) from exc
-    return PostgresStore(place.text, place.shown, user)
+    postgres = require("cardsign.keys.postgres", extra="postgres")
+    store: KeyStore = postgres.PostgresStore(place.text, place.shown, user)
+    return store
 
 
 def is_taken(place: StorePlace) -> bool:
@@ -603,22 +564,21 @@ def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore
         message, hint = "a key store cannot move into its own folder", "Name a folder outside it."
         raise StoreFault("usage.conflict", message, path=to, hint=hint)
     state, there = store.load(moved=True), locate_store(place, store.user)
-    if state.moved_to not in (None, to):
-        raise moved_away(str(state.moved_to), store.place)
-    lines = store.read_lines()[: state.seq]
-    line = ledger.write_line(state, [{"event": "left", "to": to}], now, store.user.actor)
-    copied = there.read_lines()
-    if not copied:
-        blobs = {name: store.checked_blob(name) for name in sorted(state.blobs())}
-        copied = lines if state.moved_to else [*lines, line]
-        there.forget_seen()
-        there.append(1, copied, blobs)
-    is_same = copied[: len(lines)] == lines
-    if state.moved_to is None:
-        is_same = copied[:-1] == lines and store.append(state.seq + 1, copied[-1:], {})
-    if not is_same:
-        hint = "If this key store was here once, delete the old copy that it left, or name another "
-        hint += "place: a folder, or a schema of the database."
-        raise StoreFault("keystore.exists", "there is a key store here", path=to, hint=hint)
-    there.commit(lambda there: [_ARRIVED] if there.moved_to else [], now=now, moved=True)
+    lines, copied = store.read_lines()[: state.seq], there.read_lines()
+    if state.moved_to is not None:
+        if state.moved_to != to or copied[: len(lines)] != lines:
+            raise moved_away(state.moved_to, store.place)
+    else:
+        if not copied:
+            event = {"event": "left", "to": to}
+            copied = [*lines, ledger.write_line(state, [event], now, store.user.actor)]
+            there.forget_seen()
+            there.append(1, copied, {name: store.checked_blob(name) for name in store.list_blobs()})
+        if copied[:-1] != lines or not store.append(state.seq + 1, copied[-1:], {}):
+            message = "there is a key store here"
+            hint = "If this key store was here once, delete the old copy that it left, or name "
+            hint += "another place: a folder, or a schema of the database."
+            raise StoreFault("keystore.exists", message, path=to, hint=hint)
+    arrived = {"event": "left", "to": None}
+    there.commit(lambda there: [arrived] if there.moved_to else [], now=now, moved=True)
     return there

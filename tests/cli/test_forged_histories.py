@@ -168,7 +168,7 @@ def test_a_log_that_was_written_anew_is_betrayed_by_the_release(
     for line in lines:  # each as it is, but for its actor and what follows from that
         events = json.loads(line)["events"]
         written = write_line(state, events, read_stamp(json.loads(line)["time"]), "mallory")
-        state, _ = read_line(state, written, "log")
+        state = read_line(state, written, "log")
         log.write_bytes(log.read_bytes() + written + b"\n")
     (seen,) = (path for path in Path("home").rglob("keystores/*") if path.is_file())
     for command in ("log", "doctor"):

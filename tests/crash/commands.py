@@ -300,7 +300,7 @@ def open_log(log: bytes) -> StoreState:
     state = StoreState()
     for line in log.split(b"\n"):
         with contextlib.suppress(StoreFault):  # the last one, where it is torn
-            state, _ = read_line(state, line, "log")
+            state = read_line(state, line, "log")
     return state
 
 
@@ -313,7 +313,7 @@ def newest_record(root: Path) -> int:
 def _check_store(path: Path, earlier: StoreState, *, is_done: bool) -> None:
     store = open_store(path)
     assert earlier.ever_held_kids() <= store.state.ever_held_kids()
-    assert store.state.blobs() <= store.list_blobs()
+    assert store.state.private_blobs() <= store.list_blobs()
     for record in store.state.keys:
         if record.private == "held":
             store.signer(record, PASSPHRASE.encode()).sign(b"anything")

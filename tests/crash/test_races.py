@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 from collections import Counter
@@ -72,7 +73,8 @@ def race(place: StorePlace, racers: ProcessPoolExecutor) -> Counter[str | None]:
         assert outcome["activate"] == 1, f"step {step}: {outcome}"
         done += outcome
     state = store.load()
-    events = [event.get("to") for line in store.read_log() for event in line["events"]]
+    lines = map(json.loads, store.read_lines())
+    events = [event.get("to") for line in lines for event in line["events"]]
     assert events.count("active") == EACH
     assert len(state.active_keys()) == 1
     return done

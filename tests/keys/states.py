@@ -14,7 +14,6 @@ from cardsign.keys import agenda
 from cardsign.keys.agenda import Step, TimelineSettings, steps, take
 from cardsign.keys.ledger import (
     Event,
-    HeldStatement,
     Publication,
     PublishedCard,
     RevocationReason,
@@ -89,9 +88,11 @@ def revoke(state: StoreState, name: str, reason: RevocationReason, at: float = 1
 
 def list_keys(state: StoreState, version: int, *names: str, at: float = 0) -> StoreState:
     """A keyset statement of this version lists these keys."""
-    held = HeldStatement((1, version), f"{version:064}", BLOB)
-    listed = {public(name).thumbprint for name in names}
-    return change(state, agenda.keep_keyset, held, listed, now=after(at))
+    keyset = {"epoch": 1, "version": version, "digest": f"{version:064}", "blob": BLOB}
+    waiting = [key for key in state.keys if key.state == "generated" and key.kid in names]
+    events = [{"event": "keyset", **keyset}]
+    events += [agenda.move(key, "prepublished") for key in waiting]
+    return fold_all(state, events, after(at))
 
 
 def take_due_step(store: KeyStore, *, now: datetime, settings: TimelineSettings) -> Step | None:

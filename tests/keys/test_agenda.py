@@ -11,11 +11,10 @@ import pytest
 
 from cardsign.keys import agenda
 from cardsign.keys.agenda import Step, cards_to_sign, find_wait, steps, take
-from cardsign.keys.ledger import TRANSITIONS, HeldStatement, StoreState, custody_group, fold_all
+from cardsign.keys.ledger import TRANSITIONS, StoreState, custody_group, fold_all
 from cardsign.times import stamp
 from tests.keys.elsewhere import refusal
 from tests.keys.states import (
-    BLOB,
     ELSEWHERE,
     EMPTY,
     NOON,
@@ -81,25 +80,8 @@ def test_a_key_that_came_after_the_statement_that_lists_it_is_prepublished_too()
     state = enter(list_keys(rooted(), 2, "one", "two"), public("two"), now=after(1))
 
     assert state.find("two").state == "generated"
-    assert list_keys(state, 2, "one", "two", at=2).find("two").state == "prepublished"
+    assert list_keys(state, 3, "one", "two", at=2).find("two").state == "prepublished"
     assert enter(state, public("rsa", "RS256"), now=after(1)).find("rsa").state == "active"
-
-
-def test_a_key_that_the_keyset_revokes_is_revoked_here() -> None:
-    """Another holder may have revoked it, or a recovery; kept again, the keyset says nothing."""
-    state = enter(list_keys(rooted(), 2, "one", "two"), public("two"), now=after(1))
-    state = list_keys(state, 3, "one", "two", at=2)
-    held = HeldStatement((1, 4), "4" * 64, BLOB)
-    gone = [public("one").thumbprint, public("four").thumbprint]
-
-    events = agenda.keep_keyset(state, held, [], revoked=gone)
-    state = fold_all(state, events, after(7))
-
-    assert [event["event"] for event in events] == ["keyset", "moved"]
-    one, two = state.keys
-    assert (one.state, one.revoked_because) == ("revoked", "superseded")
-    assert due(state, "activate", two.kid, 7)
-    assert agenda.keep_keyset(state, held, [], revoked=gone) == []
 
 
 def test_a_key_for_cards_alone_gets_no_other_role() -> None:
@@ -267,7 +249,7 @@ def test_the_newest_publication_of_each_series_is_remembered() -> None:
         ("https://b/", 1),
         (SERIES, 39),
     ]
-    assert [card.since for each in state.publications for card in each.cards] == [None, after(1)]
+    assert [card.since for each in state.publications for card in each.cards] == [NOON, after(1)]
 
 
 def test_a_person_begins_a_rotation_before_its_time() -> None:

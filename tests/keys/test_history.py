@@ -61,7 +61,7 @@ def put(store: KeyStore, statement: Any, data: bytes) -> None:
 @in_each_store
 def test_what_is_kept_is_read_back_in_order(store: Any) -> None:
     """Two versions, an epoch, and each by the right of the one before."""
-    history.check_listed(store, [key("stranger").public], "card")
+    assert history.find_listed(store, [key("stranger").public], "card")
     assert (history.kept_keysets(store), history.kept_release(store)) == ((), None)
     one = first()
     two = second(one)
@@ -88,12 +88,16 @@ def test_a_keyset_that_is_kept_again_takes_along_what_came_since(
     assert store.load().find(record.kid).state == "prepublished"
 
 
-def test_a_key_that_the_next_keyset_drops_ends_here(store: QuickStore) -> None:
+@pytest.mark.parametrize("revoked", [(), ("card",)])
+def test_a_key_that_the_next_keyset_drops_or_revokes_ends_here(
+    store: QuickStore, revoked: tuple[str, ...]
+) -> None:
     """Another copy of the key store has retired it; this one must not list it again."""
     store.add(key("card"))
     store.add(key("rel"), roles=("release",))
-    one = first()
+    one = first(keys=(online("new", "card"),)) if revoked else first()
     fewer = replace(one, keys=(online("new", "card"), online("rel", "release")))
+    fewer = replace(fewer, revoked=frozenset(map(thumbprint, revoked)))
     keep(store, one, signed(draft_next(fewer, one, now=NOW), "ann", "bob"))
     states = {record.thumbprint: record.state for record in store.load().keys}
     assert states == {thumbprint("card"): "revoked", thumbprint("rel"): "active"}
@@ -140,16 +144,16 @@ def test_a_statement_that_is_gone_or_exchanged_is_found_out(store: Any) -> None:
     again = store.again()
     assert refusal(history.kept_keysets, again) == "keystore.audit_broken"
     store.append(store.state.seq + 1, [b"{}"], {blob: write_draft(second(one))})
-    assert refusal(history._read_keysets, again) == "keystore.corrupt"
+    assert refusal(history.kept_keysets, again) == "keystore.corrupt"
 
 
 @in_each_store
 def test_keys_are_used_only_if_the_roots_have_listed_them(store: KeyStore) -> None:
     """By role; a stranger's key that was edited into the store is none."""
     keep(store, first())
-    history.check_listed(store, [key("card").public], "card")
+    assert history.find_listed(store, [key("card").public], "card")
     for name, role in (("rel", "card"), ("eve", "card"), ("card", "release"), ("ann", "card")):
-        code = refusal(history.check_listed, store, [key(name).public], role)
+        code = refusal(history.find_listed, store, [key(name).public], role)
         assert code == "keystore.not_listed"
 
 

@@ -42,7 +42,7 @@ def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> Qui
 def read_lines(state: StoreState, lines: list[bytes]) -> StoreState:
     """What lines of the log make of a state."""
     for line in lines:
-        state, _ = read_line(state, line, "log")
+        state = read_line(state, line, "log")
     return state
 
 
@@ -50,7 +50,7 @@ def states(log: bytes) -> list[StoreState]:
     """What the log says after each of its lines."""
     found = [StoreState()]
     for line in log.splitlines():
-        found.append(read_line(found[-1], line, "log")[0])
+        found.append(read_line(found[-1], line, "log"))
     return found
 
 
@@ -87,7 +87,7 @@ def test_no_torn_line_is_cut_off_through_a_link(told: QuickStore, tmp_path: Path
     target.write_bytes(torn)
     store.log.unlink()
     store.log.symlink_to(target)
-    with pytest.raises(FileFault, match=r"file\.unwritable"):
+    with pytest.raises(FileFault, match=r"file\.not_plain"):
         store.commit(agenda.enter, public("new"), now=after(400), custody="exec:/x")
     assert target.read_bytes() == torn
 
@@ -127,9 +127,7 @@ EVENTS: list[tuple[list[Any], str]] = [
     ([{"event": "transferred"}], NEWER),
     ([{"event": "left", "to": "x", "because": "y"}], NEWER),
     ([{"event": "left"}], CORRUPT),
-    ([{"event": "left", "to": ""}], CORRUPT),
     ([{"event": "left", "to": ["x"]}], CORRUPT),
-    ([{"event": "left", "to": "a\x1b[2Jb"}], CORRUPT),
     ([{"event": "moved", "key": "nobody", "to": "retired"}], "keystore.unknown_key"),
     ([{**RELEASE, "digest": "x"}], CORRUPT),
     ([{**RELEASE, "seq": -1}], CORRUPT),
@@ -157,10 +155,8 @@ def entering(name: str, **change: Any) -> dict[str, Any]:
     return {**event, **change}
 
 
-TWO_ACTIVE = [entering(name, state="active") for name in ("one", "two")]
 LINES += [({"events": events}, code) for events, code in EVENTS]
 LINES += [({"events": [entering("one", **change)]}, CORRUPT) for change in KEYS]
-LINES += [({"events": TWO_ACTIVE}, CORRUPT)]
 
 
 @pytest.mark.parametrize(("change", "code"), LINES, ids=lambda part: repr(part)[:60])

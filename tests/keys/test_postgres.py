@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import StoreFault
+from cardsign.errors import CardsignError, StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.store import DatabaseUrl, create_store, open_store, read_place
@@ -71,7 +71,7 @@ def test_a_library_that_is_missing_is_one_helpful_line(monkeypatch: pytest.Monke
     """And the password is not in it."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "cardsign.keys.postgres", raising=False)
-    with pytest.raises(StoreFault, match=f"^(?!.*{SECRET})") as caught:
+    with pytest.raises(CardsignError, match=f"^(?!.*{SECRET})") as caught:
         open_store(read_place(f"postgresql://me:{SECRET}@127.0.0.1:1/keys"))
     assert caught.value.code == "usage.not_installed"
     assert "pip install '.[postgres]'" in caught.value.hint
@@ -141,11 +141,11 @@ def test_what_somebody_made_of_the_tables_is_told(
 @needs_server
 def test_where_no_store_was_made_it_is_missing(postgres: Server) -> None:
     """In an empty schema, or none; and no store is made in another one instead."""
-    nowhere, words = read_place(postgres.url("nobody_made_it")), "no schema nobody_made_it in"
-    empty = read_place(postgres.new_url())
-    assert refusal(open_store, empty, match="is no key store here") == "keystore.missing"
-    for open_or_make in (open_store, create_store):
-        assert refusal(open_or_make, nowhere, match=words) == "keystore.missing"
+    nowhere = read_place(postgres.url("nobody_made_it"))
+    for place in (read_place(postgres.new_url()), nowhere):
+        assert refusal(open_store, place, match="is no key store here") == "keystore.missing"
+    lines = create_store(nowhere).append, 1, [b"{}"], {}
+    assert refusal(*lines, match="no schema has been selected") == "keystore.unreachable"
 
 
 @needs_server

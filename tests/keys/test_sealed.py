@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.errors import CardsignError, PassphraseFault, StoreFault
+from cardsign.errors import PassphraseFault, StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, SCRYPT_N, open_envelope, open_sealed, seal
 from tests.keys.elsewhere import refusal
@@ -130,22 +130,3 @@ def test_an_envelope_opens_for_its_own_key_alone(
 def test_a_newer_format_is_not_guessed_at() -> None:
     """The person is told to upgrade, not that the file is broken."""
     assert refusal(open_envelope, edited("format", 2), b"passphrase") == "keystore.newer_format"
-
-
-def test_memory_that_cannot_be_had_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small machine says so."""
-
-    def derive(_: bytes) -> bytes:
-        raise MemoryError
-
-    envelope = sealed()
-    small = SimpleNamespace(derive=derive)
-    monkeypatch.setattr("cardsign.keys.sealed.Scrypt", lambda **_: small)
-    assert refusal(open_envelope, envelope, b"x", match="more than there is") == "keystore.corrupt"
-
-
-@given(st.binary())
-def test_random_bytes_raise_only_our_errors(untrusted_bytes: bytes) -> None:
-    """Whatever the file holds, a person gets a code."""
-    with pytest.raises(CardsignError):
-        open_envelope(untrusted_bytes, b"passphrase")

@@ -163,7 +163,7 @@ def test_a_passphrase_is_changed_for_the_keys_of_a_role(
     store.signer(release, NEXT)
     store.signer(card, CARD)
     assert release.custody != card.custody
-    events = [event for line in store.read_log() for event in line["events"]]
+    events = [event for line in map(json.loads, store.read_lines()) for event in line["events"]]
     resealed = [event["key"] for event in events if event["event"] == "resealed"]
     assert resealed == [release.thumbprint]
     store.drop_blobs([private_blob(card.blob)])

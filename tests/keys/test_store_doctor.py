@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from cardsign.issuer.doctor import examine_issuer, examine_store
-from cardsign.issuer.work import Work
+from cardsign.issuer.doctor import examine_store
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
-from cardsign.keys.store import FolderStore, StoreUser, locate_store, open_store
+from cardsign.keys.store import FolderStore, locate_store
 from tests.keys.elsewhere import refusal
 from tests.keys.states import after
-from tests.support import NOW
 
 
 def examine(store: FolderStore) -> list[tuple[str, str, str]]:
@@ -98,17 +96,6 @@ def test_what_others_can_reach_is_closed_by_the_command_that_is_told(
     subprocess.run(shlex.split(finding.fix.removeprefix("Run: ")), check=True)
     assert examine(store) == []
     assert store.signer(record, b"correct horse battery staple").sign(b"x")
-
-
-def test_a_user_who_cannot_remember_the_newest_line_is_told(
-    store: Any, es256: PrivateKey, tmp_path: Path
-) -> None:
-    """A container whose home cannot be written, or without one; who has a home hears nothing."""
-    store.add(es256)
-    (tmp_path / "file").touch()
-    for folder, is_told in ((tmp_path / "state", False), (tmp_path / "file", True), (None, True)):
-        findings = examine_issuer(Work(open_store(store.path, StoreUser("somebody", folder)), NOW))
-        assert any("XDG_STATE_HOME" in finding.fix for finding in findings) is is_told
 
 
 def test_a_store_that_is_being_changed_is_not_judged(
