@@ -46,7 +46,7 @@ _WARNINGS: Final = frozenset({
     "peer.statement_ends", "portable.legacy-member", "portable.null", "portable.snake-case",
     "portable.unknown-member", "refresh.no_answer", "secrets.internal-address",
     "secrets.local-path", "sign.compat_no_endpoint", "sign.sdk_refuses", "sign.dual_document",
-    "sign.foreign", "sign.profile_skipped", "sign.replaced",
+    "sign.foreign", "sign.profile_skipped",
 })
 # fmt: on
 

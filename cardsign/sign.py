@@ -36,21 +36,16 @@ from cardsign.findings import Finding, Place, cap_findings, counted
 from cardsign.jose import jws
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
-from cardsign.times import ANY_TIME
-from cardsign.trust.policy import Policy, Subject
 from cardsign.urls import interface_url
 from cardsign.verify.report import SignatureReport
 from cardsign.verify.signature import matching_payload
-from cardsign.verify.verifier import Verifier
+from cardsign.verify.verdict import judge_card
+from cardsign.verify.verifier import inquire_by
 
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
 #: What the self-check finds of ours: full signatures, and those of compat, of which it tries none.
 _AS_SIGNED: Final = frozenset({"valid", "not-tried"})
 _RESIGN: Final = "Ask that signer to sign the new card."
-_REPLACED: Final = (
-    "the signature by {!r} did not fit any more: the card was changed after it was signed; "
-    "it is replaced"
-)
 #: What becomes of a signature of another signer, and what can be done about it.
 _FATES: Final = {
     "garbage": ("dropped", "Nothing is lost: it was no signature by RFC 7515."),
@@ -187,8 +182,7 @@ def _sign(
     card_given = Card.from_bytes(document)
     card, payloads, marker = _marked(card_given, options.extended)
     notes = [*cap_findings(_check_card(card, payloads, options))]
-    received = payloads if card is card_given else Payloads(card_given)
-    kept = _keep_foreign(card, payloads, received, signers, options, notes)
+    kept = _keep_foreign(card, payloads, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     if (total := len(signers) * len(plan) + len(kept)) > MAX_SIGNATURES:
         own, keys = counted(len(signers) * len(plan), "signature"), counted(len(signers), "key")
@@ -334,15 +328,14 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(Finding("card.single_signature_block", block, Place("/signature")))
-    if document.get("name") is None or not card.has_endpoint:
-        lacking = "a name" if document.get("name") is None else "any interface or url"
-        problems.append(Finding("card.not_agent_card", f"the object lacks {lacking}"))
     problems += [problem for problem in members if problem.code == "card.type"]
     problems += security_problems(document)
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
         try:
             check_is_agent_card(document)
             check_interfaces(document, None)
+            if card.a2a_version == "none":  # additional interfaces alone, which no client calls
+                raise CardRefused("card.no_interface", "the card names no endpoint")
         except CardRefused as refusal:
             problems.append(refusal.finding)
     return problems
@@ -354,64 +347,45 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
 def _keep_foreign(
     card: Card,
     payloads: Payloads,
-    received: Payloads,
     signers: Sequence[Signer],
     options: SigningOptions,
     notes: list[Finding],
 ) -> list[Json]:
-    """Return the signatures of others that stay, in their order; the rest is noted.
-
-    Of our own, each key is noted of which a signature did not fit the card as it was `received`.
-    """
-    keys = {signer.public.kid: signer.public for signer in signers}
-    own_kids = keys.keys() | options.own_kids
+    """Return the signatures of others that stay, in their order; the rest is noted."""
+    own_kids = {*options.own_kids, *(signer.public.kid for signer in signers)}
     kept: list[Json] = []
-    replaced: dict[str, Finding] = {}
     for index, untrusted_entry in enumerate(card.signatures):
-        place, entry = Place(f"/signatures/{index}"), _read_or_refuse(untrusted_entry)
-        if isinstance(entry, jws.Entry) and (kid := entry.kid) in own_kids:
-            if _is_by(entry, keys.get(kid), received) is False:
-                replaced.setdefault(kid, Finding("sign.replaced", _REPLACED.format(kid), place))
-            continue
-        state, name = _judge_foreign(entry, options, payloads)
+        state, name = _judge_present(untrusted_entry, own_kids, options, payloads)
         if state in _FATES:
             outcome, advice = _FATES[state]
+            place = Place(f"/signatures/{index}")
             notes.append(Finding("sign.foreign", f"{name} was {outcome}", place, fix=advice))
         if state in ("fits", "unchecked"):
             kept.append(untrusted_entry)
-    notes += replaced.values()
     return kept
 
 
-def _read_or_refuse(untrusted_entry: Json) -> jws.Entry | errors.SignatureRefused:
-    try:
-        return jws.read_entry(untrusted_entry)
-    except errors.SignatureRefused as refusal:
-        return refusal
-
-
-def _is_by(entry: jws.Entry, key: PublicKey | None, payloads: Payloads) -> bool | None:
-    """Return whether a signature fits by a key; None where the key is not one for it."""
-    if key is None or key.alg != entry.alg:
-        return None
-    return matching_payload(entry, key, payloads) is not None
-
-
-def _judge_foreign(
-    entry: jws.Entry | errors.SignatureRefused, options: SigningOptions, payloads: Payloads
+def _judge_present(
+    untrusted_entry: Json, own_kids: Collection[str], options: SigningOptions, payloads: Payloads
 ) -> tuple[str, str]:
-    """Return what becomes of a signature of another signer, and what it is called."""
-    if isinstance(entry, errors.SignatureRefused):
-        name = f"an entry that cannot be verified ({entry.message})"
-        if entry.code in _UNREADABLE:
+    """Return what becomes of a signature that is there, and what it is called."""
+    name, key = "an entry that cannot be verified", None
+    try:
+        entry = jws.read_entry(untrusted_entry)
+        if entry.kid in own_kids:
+            return "own", name
+        name = f"the signature by {entry.kid!r}"
+        if options.known_keys is not None:
+            key = options.known_keys.find(entry.kid)
+        if key is not None and matching_payload(entry, key, payloads) is None:
+            return "misfit", name
+    except errors.SignatureRefused as refusal:
+        if key is not None:  # of another algorithm
+            return "misfit", name
+        name += f" ({refusal.message})"
+        if refusal.code in _UNREADABLE:
             return "garbage", name
         # Such as an algorithm that we do not know: not ours to judge.
-        return "unwanted" if options.drop_foreign else "unchecked", name
-    name, key = f"the signature by {entry.kid!r}", None
-    if options.known_keys is not None:
-        key = options.known_keys.find(entry.kid)
-    if key is not None and not _is_by(entry, key, payloads):
-        return "misfit", name
     if options.drop_foreign:
         return "unwanted", name
     return "unchecked" if key is None else "fits", name
@@ -477,9 +451,7 @@ def self_check(
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
     audience = None if marker is None else marker.audience
-    policy = Policy.from_jwks(keys, name="the signer")
-    outsider = Verifier(policy, clock=lambda: ANY_TIME)
-    report = outsider.judge(signed, Subject(policy.issuers[0].name, audience=audience))
+    report = judge_card(signed, inquire_by(keys, "the signer", audience))
     complete = (report.answers.integrity, report.answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
         first = report.reasons[0]

@@ -320,21 +320,8 @@ def test_a_fully_signed_card_comes_back_unchanged(card: dict[str, Any], alice: P
     edited = sign({**json.loads(compact), "name": "Edited"}, alice)
 
     assert (again.document, again.changed, signer.asked) == (compact, False, 0)
-    assert notes_of(again, "sign.replaced") == []
     assert edited.changed
     assert examine(edited.document, alice).verdict == "trusted"
-    assert "by 'alice' did not fit any more" in notes_of(edited, "sign.replaced")[0]
-
-
-def test_a_key_whose_signatures_are_spoilt_is_named_once(
-    alice: PrivateKey, bob: PrivateKey
-) -> None:
-    """A card that the signer has marked itself is not accused."""
-    before = json.loads(sign(LAX, alice, bob).document)
-
-    spoilt = sign({**before, "name": "Edited"}, alice, bob)
-    assert len(notes_of(spoilt, "sign.replaced")) == 2
-    assert notes_of(sign(before, alice, extended=MARKER), "sign.replaced") == []
 
 
 def test_only_what_is_missing_is_signed(alice: PrivateKey, bob: PrivateKey) -> None:
@@ -535,8 +522,11 @@ NO_CARD = "card.not_agent_card"
 FORCIBLE: dict[str, tuple[dict[str, Any], str, str]] = {
     "no name": (without(PORTABLE, "/name"), NO_CARD, ""),
     "a null name": ({**PORTABLE, "name": None}, NO_CARD, ""),
-    "no endpoint": (without(PORTABLE, "/supportedInterfaces"), NO_CARD, ""),
-    "no interface in the list": ({**PORTABLE, "supportedInterfaces": []}, NO_CARD, ""),
+    "no endpoint": (without(PORTABLE, "/supportedInterfaces"), "card.no_interface", ""),
+    "an endpoint that no client calls": (
+        {**without(PORTABLE, "/supportedInterfaces"), "additionalInterfaces": [{"url": "u"}]},
+        *("card.no_interface", ""),
+    ),
     "an interface without url": (
         put(PORTABLE, "/supportedInterfaces/0/url", ""),
         *("card.interface_url", "/supportedInterfaces/0/url"),

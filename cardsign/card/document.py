@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Field, Message, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Message, fold
 from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
 from cardsign.card.values import Json, children_of, count_values, kind_of, pointer
 from cardsign.errors import CardRefused, JsonRefused
@@ -81,12 +81,6 @@ class Card:
         """
         _refuse_two_spellings(document, (CARD_1_0, CARD_0_3), ())
         return cls(document, _a2a_version(document), _signatures(document, MAX_SIGNATURES))
-
-    @property
-    def has_endpoint(self) -> bool:
-        """Whether the document names interfaces (1.0) or a url (0.3) at all."""
-        members = ("supportedInterfaces", "supported_interfaces", "url")
-        return any(bool(self.document.get(name)) for name in members)
 
 
 def check_is_agent_card(payload: Mapping[str, Json]) -> None:
@@ -203,26 +197,21 @@ def _signatures(document: Mapping[str, Json], most: int) -> tuple[Json, ...]:
 @cache
 def _names_of(
     messages: tuple[Message, ...],
-) -> tuple[frozenset[str], frozenset[str], Mapping[str, tuple[bool, tuple[Message, ...]]]]:
+) -> tuple[frozenset[str], Mapping[str, str], Mapping[str, tuple[bool, tuple[Message, ...]]]]:
     """Return the schema names of an object.
 
     Returns:
-        The names that have one spelling, those of them under which messages are, and of each
-        folded name whether it holds a map, and its messages.
+        All of them; each by its folded form; and of each under which messages stand, whether it
+        holds a map, and its messages.
     """
-    fields: dict[str, list[Field]] = {}
-    for message in messages:
-        for name, field in message.folded.items():
-            fields.setdefault(name, []).append(field)
-    below = {
-        name: (
-            any(field.shape == "map" for field in alike),
-            tuple(field.message for field in alike if field.message is not None),
-        )
-        for name, alike in fields.items()
-    }
-    exact = {alike[0].name for alike in fields.values() if len({f.name for f in alike}) == 1}
-    return frozenset(exact), frozenset(name for name in exact if below[fold(name)][1]), below
+    names: dict[str, str] = {}
+    below: dict[str, tuple[bool, tuple[Message, ...]]] = {}
+    for name, field in ((n, f) for message in messages for n, f in message.fields.items()):
+        names[fold(name)] = name
+        if field.message is not None:
+            _, others = below.get(name, (False, ()))
+            below[name] = field.shape == "map", (*others, field.message)
+    return frozenset(names.values()), names, below
 
 
 def _refuse_two_spellings(
@@ -233,25 +222,26 @@ def _refuse_two_spellings(
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes depends on their order.
     """
-    exact, holding, schema = _names_of(messages)
-    is_exact = exact.issuperset(value)  # true of most objects, and cheap to see
-    if is_exact and holding.isdisjoint(value):
+    exact, names, below = _names_of(messages)
+    if exact.issuperset(value) and below.keys().isdisjoint(value):  # true of most objects
         return
-    seen: dict[str, str] = {}
-    for name in filter(holding.__contains__, value) if is_exact else value:
-        folded, child = fold(name), value[name]
-        if folded not in schema:
+    spelled: dict[str, str] = {}
+    for name, child in value.items():
+        schema_name = name if name in exact else names.get(fold(name))
+        if schema_name is None:
             continue
-        if seen.setdefault(folded, name) != name:
+        if spelled.setdefault(schema_name, name) != name:
             raise CardRefused(
                 "card.two_spellings",
-                f"{seen[folded]!r} and {name!r} are two spellings of one schema name",
+                f"{spelled[schema_name]!r} and {name!r} are two spellings of one schema name",
                 path=pointer(*tokens, name),
             )
-        is_map, below = schema[folded]
-        if isinstance(child, dict) and not is_map and below:
-            _refuse_two_spellings(child, below, (*tokens, name))
+        if schema_name not in below:
             continue
-        for token, element in children_of(child) if below else ():
+        is_map, inner = below[schema_name]
+        if isinstance(child, dict) and not is_map:
+            _refuse_two_spellings(child, inner, (*tokens, name))
+            continue
+        for token, element in children_of(child):
             if isinstance(element, dict):
-                _refuse_two_spellings(element, below, (*tokens, name, token))
+                _refuse_two_spellings(element, inner, (*tokens, name, token))

@@ -92,19 +92,15 @@ def extensions_of(document: Mapping[str, Json]) -> list[Json]:
     return elements_of(members_of(document.get("capabilities")).get("extensions"))
 
 
-def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool = False) -> bool:
-    """Return whether a public card announces an extended one, as A2A 1.0 or 0.3 says it.
+def declares_extended_card(document: Mapping[str, Json]) -> bool:
+    """Return whether a public card announces an extended one.
 
-    Args:
-        document: Of the card.
-        any_spelling: Accept ``supportsExtendedAgentCard`` too, which neither version defines and
-            some cards have.
+    As A2A 1.0 or 0.3 says it, or as some cards do, by a name that neither version has.
     """
     if members_of(document.get("capabilities")).get("extendedAgentCard") is True:
         return True
-    if any_spelling and document.get("supportsExtendedAgentCard") is True:
-        return True
-    return document.get("supportsAuthenticatedExtendedCard") is True
+    flags = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
+    return any(document.get(name) is True for name in flags)
 
 
 def find_marker(

@@ -171,7 +171,7 @@ def check_interfaces(
         if origins is not None and url.origin not in origins:
             raise _outside(url, origins, "the keyset statement's", interface.pointer)
     if not has_interface:
-        raise CardRefused("card.no_interface", "the verified payload names no endpoint")
+        raise CardRefused("card.no_interface", "the card names no endpoint")
 
 
 def _outside(url: Url, allowed: Iterable[object], owner: str, where: str) -> CardRefused:

@@ -42,7 +42,7 @@ from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.rules import Node, RuleRefusal, Tokens, find, write
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import flat_requirements, unwrapped
-from cardsign.card.values import Json, jcs, members_of, pointer, split
+from cardsign.card.values import Json, jcs, members_of, pointer
 from cardsign.errors import CanonicalizationError
 
 #: The names of the profiles, as options, policies and verdicts spell them.
@@ -154,7 +154,7 @@ class Payload:
         """
         if self.received is None or self.rewritten is None:  # nothing was changed
             return ()
-        walk = _Walk(self, self.received, self.rewritten)
+        walk = _Walk(self, self.rewritten)
         return tuple(walk.parts(self.received, (), (CARD_1_0, CARD_0_3), False))
 
     @property
@@ -171,16 +171,6 @@ class Payload:
             for interface in interfaces
             if interface.member != "additionalInterfaces"
         )
-
-    def received_at(self, place: str) -> str:
-        """Return where the value at a pointer of the payload stood in the card; the pointer itself
-        where there is no such value, or the profile has put it in."""
-        node = self.rewritten
-        for token in split(place):
-            below = {str(name): child for name, child in node.children()} if node else {}
-            node = below.get(token)
-        tokens = find(self.received, node.origin) if node and self.received else None
-        return place if tokens is None else pointer(*tokens)
 
 
 def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> Payload:
@@ -373,12 +363,12 @@ def _message_of(field: Field | None) -> Message | None:
 
 
 class _Walk:
-    """Goes down the card, by both schemas, past what the payload holds whole."""
+    """Goes down the card, by both schemas, as far as the payload holds something of it."""
 
-    def __init__(self, payload: Payload, received: Node, rewritten: Node) -> None:
+    def __init__(self, payload: Payload, rewritten: Node) -> None:
         self.payload = payload
         self.is_lossy = payload.profile not in FULL_PROFILES
-        self.whole, self.in_part = rules.nodes_held(received, rewritten)
+        self.held = rules.origins_in(rewritten)
         # The objects among the skills, and among the security schemes.
         members = dict(rewritten.children())
         owners = (members[name] for name in ("skills", "securitySchemes") if name in members)
@@ -400,8 +390,8 @@ class _Walk:
         """
         current, old = messages if is_message else (None, None)
         for token, child in node.children():
-            is_held = child in self.in_part
-            if child in self.whole or (is_held and not isinstance(child.value, dict | list)):
+            is_held = child in self.held
+            if is_held and not isinstance(child.value, dict | list):
                 continue
             name, place = str(token), (*tokens, token)
             field = current.spelled.get(name) if current else None

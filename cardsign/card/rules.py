@@ -17,13 +17,12 @@ JSON without defaults, and then delete whatever is empty, at any depth.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from typing import Final, TypeAlias
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
-from cardsign.card.schema import CARD_1_0, Field, Message
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import WRAPPERS, type_of_flat
 from cardsign.card.values import Json
 
@@ -86,19 +85,13 @@ class Node:
         return self
 
 
-class Received(Node):
-    """A node of a received document: where a tree has it, it has all that stands below it."""
-
-    __slots__ = ()
-
-
-def read(value: Json) -> Received:
+def read(value: Json) -> Node:
     """Return the tree of nodes for a parsed JSON value; each place of it has a node of its own."""
     if isinstance(value, dict):
-        return Received({name: read(child) for name, child in value.items()})
+        return Node({name: read(child) for name, child in value.items()})
     if isinstance(value, list):
-        return Received([read(child) for child in value])
-    return Received(value)
+        return Node([read(child) for child in value])
+    return Node(value)
 
 
 def write(node: Node) -> Json:
@@ -121,34 +114,15 @@ def find(tree: Node, node: Node) -> Tokens | None:
     return None
 
 
-def nodes_held(received: Node, rewritten: Node) -> tuple[set[Node], set[Node]]:
-    """Return the received nodes that a tree holds whole, and those of which it holds something.
-
-    Of what it holds whole, the nodes below are in neither set.
-    """
-    whole: set[Node] = set()
+def origins_in(tree: Node) -> set[Node]:
+    """Return the received nodes for which the nodes of a tree stand."""
     origins: set[Node] = set()
-    pending = [rewritten]
+    pending = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, Received):
-            whole.add(node)
-        else:
-            origins.add(node.origin)
-            pending.extend(child for _, child in node.children())
-    in_part: set[Node] = set()
-
-    def mark(node: Node) -> bool:
-        if node in whole:
-            return True
-        below = [mark(child) for _, child in node.children()]
-        is_held = node in origins or any(below)
-        if is_held:
-            in_part.add(node)
-        return is_held
-
-    mark(received)
-    return whole, in_part
+        origins.add(node.origin)
+        pending.extend(child for _, child in node.children())
+    return origins
 
 
 class RuleRefusal(Exception):
@@ -296,7 +270,7 @@ def _upgrade_extended_flag(members: dict[str, Node]) -> None:
     members["capabilities"] = Node(entries, capabilities.origin)
 
 
-def _upgrade_interfaces(members: dict[str, Node]) -> None:
+def _upgrade_interfaces(members: dict[str, Node], others_speak: Node | None = None) -> None:
     url = members.pop("url", None)
     transport = members.pop("preferredTransport", Node(DEFAULT_TRANSPORT))
     version = members.pop("protocolVersion", Node(_DEFAULT_VERSION))
@@ -305,7 +279,7 @@ def _upgrade_interfaces(members: dict[str, Node]) -> None:
         return
     extra = [] if additional is None or not additional.value else list_of(additional)
     interfaces = [_interface(url, transport, version)]
-    interfaces += (_upgrade_interface(interface, version) for interface in extra)
+    interfaces += (_upgrade_interface(other, others_speak or version) for other in extra)
     members["supportedInterfaces"] = Node(interfaces, additional.origin if additional else None)
 
 
@@ -372,7 +346,7 @@ def _upgrade_scheme(scheme: Node) -> Node:
 # What the resolver of @a2a-js/sdk makes of a card before it verifies it, frozen.
 
 _JS_VERSION: Final = "0.3"
-_JS_FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password")
+_SCHEME: Final = CARD_0_3.messages["securitySchemes"]
 _ONLY_0_3: Final = (
     "preferredTransport",
     "additionalInterfaces",
@@ -406,19 +380,14 @@ def as_js_client(card: Node) -> Node:
     """
     members = object_of(card)
     if _is_legacy_to_js(members):
-        card = _convert_0_3_as_js(card, members)
+        card = _convert_0_3_as_js(card)
     elif _is_instance_to_js(members):
-        names = ("securitySchemes", "security_schemes")
-        for scheme in chain.from_iterable(_list_schemes(members, name) for name in names):
-            object_of(scheme)
-        kept = {name: child for name, child in members.items() if name not in names}
-        card = card.with_value(kept)
+        lost = ("securitySchemes", "security_schemes")
+        for schemes in (members.get(name, _ABSENT) for name in lost):
+            for scheme in object_of(schemes).values() if schemes.value is not None else ():
+                object_of(scheme)
+        card = card.with_value({name: c for name, c in members.items() if name not in lost})
     return without_empties(_without_proto(prune_empty(card, CARD_1_0)))
-
-
-def _list_schemes(members: dict[str, Node], name: str) -> Iterable[Node]:
-    schemes = members.get(name, _ABSENT)
-    return () if schemes.value is None else object_of(schemes).values()
 
 
 def _is_legacy_to_js(members: dict[str, Node]) -> bool:
@@ -449,83 +418,62 @@ def _names_schemes(owner: dict[str, Node]) -> bool:
     return isinstance(first, dict) and "schemes" in first
 
 
-def _convert_0_3_as_js(card: Node, members: dict[str, Node]) -> Node:
+def _convert_0_3_as_js(card: Node) -> Node:
     """Return what the SDK's `toCoreAgentCard` does, without the schemes, which are lost anyway."""
-    capabilities = object_of(members.get("capabilities", _ABSENT))
-    for scheme in _list_schemes(members, "securitySchemes"):
-        _check_js_scheme(object_of(scheme), scheme)
-    transport = members.get("preferredTransport", _ABSENT)
-    version = members.get("protocolVersion", _ABSENT)
-    interface = _interface(
-        members.get("url", _ABSENT),
-        Node(DEFAULT_TRANSPORT) if transport.value is None else transport,
-        version if _is_truthy(version) else Node(_JS_VERSION),
-    )
-    additional = members.get("additionalInterfaces", _ABSENT)
-    others = [] if additional.value is None else list_of(additional)
-    upgraded = (_upgrade_interface(other, Node(_JS_VERSION)) for other in others)
-    interfaces = [interface, *upgraded]
-    offers = _select_members(capabilities, "streaming", "pushNotifications", "extensions")
-    offers["extendedAgentCard"] = members.get("supportsAuthenticatedExtendedCard", _ABSENT)
-    skills = _require_list(card, "skills")
-    core = {
-        **_select_members(members, "name", "description", "version", "provider"),
-        **_select_members(members, "documentationUrl", "iconUrl"),
-        "supportedInterfaces": Node(interfaces, additional.origin),
-        "capabilities": Node(offers, members["capabilities"].origin),
-        "securityRequirements": _convert_js_requirements(members),
-        "defaultInputModes": _require_list(card, "defaultInputModes"),
-        "defaultOutputModes": _require_list(card, "defaultOutputModes"),
-        "skills": Node([_convert_js_skill(skill) for skill in list_of(skills)], skills.origin),
-    }
-    return Node(core, card.origin)
+    members = _read_0_3(card, CARD_0_3)
+    for _, scheme in members.pop("securitySchemes", _ABSENT).children():
+        _check_js_scheme(scheme)
+    if not members.get("url", _ABSENT).value:
+        raise RuleRefusal(card, "expected a url")
+    members.setdefault("preferredTransport", Node(DEFAULT_TRANSPORT))
+    if not members.get("protocolVersion", _ABSENT).value:
+        members["protocolVersion"] = Node(_JS_VERSION)
+    _upgrade_interfaces(members, Node(_JS_VERSION))
+    offers = _read_0_3(members["capabilities"], CARD_0_3.messages["capabilities"])
+    if (flag := members.pop("supportsAuthenticatedExtendedCard", None)) is not None:
+        offers["extendedAgentCard"] = flag
+    members["capabilities"] = members["capabilities"].with_value(offers)
+    _convert_js_requirements(members)
+    members["skills"] = members["skills"].with_each(_convert_js_skill)
+    return card.with_value(members)
 
 
 def _convert_js_skill(skill: Node) -> Node:
-    members = object_of(skill)
-    kept = _select_members(
-        members, "id", "name", "description", "examples", "inputModes", "outputModes"
-    )
-    kept["tags"] = _require_list(skill, "tags")
-    kept["securityRequirements"] = _convert_js_requirements(members)
-    return Node(kept, skill.origin)
+    members = _read_0_3(skill, CARD_0_3.messages["skills"])
+    _convert_js_requirements(members)
+    return skill.with_value(members)
 
 
-def _convert_js_requirements(members: dict[str, Node]) -> Node:
-    legacy = members.get("security", _ABSENT)
-    listed = list_of(legacy) if _is_truthy(legacy) else []
-    for requirement in listed:
+def _convert_js_requirements(members: dict[str, Node]) -> None:
+    for _, requirement in members.get("security", _ABSENT).children():
         for scopes in object_of(requirement).values():
             list_of(scopes)
-    return _wrap_requirements(listed, legacy)
+    _upgrade_requirements(members)
 
 
-def _check_js_scheme(members: dict[str, Node], scheme: Node) -> None:
-    kind = members.get("type", _ABSENT).value
+def _check_js_scheme(scheme: Node) -> None:
+    members = _read_0_3(scheme, _SCHEME)
+    kind, flows = members.get("type", _ABSENT).value, members.get("flows", _ABSENT)
     if not isinstance(kind, str) or kind not in WRAPPERS:
         raise RuleRefusal(scheme, f"type must be one of {', '.join(WRAPPERS)}")
-    if kind == "oauth2":
-        flows = members.get("flows", _ABSENT)
-        if not any(
-            _is_truthy(flow) for flow in _select_members(object_of(flows), *_JS_FLOWS).values()
-        ):
-            raise RuleRefusal(flows, "expected at least one OAuth flow of A2A 0.3")
+    if kind == "oauth2" and not _read_0_3(flows, _SCHEME.messages["flows"]):
+        raise RuleRefusal(flows, "expected at least one OAuth flow of A2A 0.3")
 
 
-def _is_truthy(node: Node) -> bool:
-    """`Boolean(value)`: an empty list or object is true."""
-    return isinstance(node.value, dict | list) or bool(node.value)
+def _read_0_3(owner: Node, message: Message) -> dict[str, Node]:
+    """Return the members that A2A 0.3 knows, each of its type; null is as good as absent.
 
-
-def _select_members(members: dict[str, Node], *names: str) -> dict[str, Node]:
-    return {name: members[name] for name in names if name in members}
-
-
-def _require_list(owner: Node, name: str) -> Node:
-    node = object_of(owner).get(name, _ABSENT)
-    if not isinstance(node.value, list):
-        raise RuleRefusal(owner, f"{name} must be a list")
-    return node
+    The SDK needs the lists and objects that are REQUIRED.
+    """
+    members = {}
+    for name, field in message.fields.items():
+        child = object_of(owner).get(name, _ABSENT)
+        if child.value is None and not (field.required and field.expected[0] is not str):
+            continue
+        if not isinstance(child.value, field.expected[0]):
+            raise RuleRefusal(owner, f"{name} must be {field.expected[1]}")
+        members[name] = child
+    return members
 
 
 def _without_proto(node: Node) -> Node:

@@ -32,12 +32,9 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, InputRefused, SignatureRe
 from cardsign.findings import Finding, ScanResult, cap_findings, cut, list_findings, rate_findings
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.jose.keys import JwkSet, PublicKey
-from cardsign.times import ANY_TIME
-from cardsign.trust.policy import Policy, Subject
-from cardsign.trust.walk import NO_STATEMENTS
 from cardsign.verify.report import SignatureReport, some_of
-from cardsign.verify.signature import Inquiry, examine_signature
-from cardsign.verify.verifier import Verifier
+from cardsign.verify.signature import examine_signature
+from cardsign.verify.verifier import inquire_by
 
 SCHEMA: Final = "cardsign.inspection/1"
 _MAX_SENTENCE: Final = 300  # characters of a message
@@ -210,7 +207,7 @@ def describe_card(card: Card) -> dict[str, Any]:
             {"url": entry.url, "binding": entry.binding, "version": entry.version}
             for entry in interfaces_of(document, any_spelling=True)
         ],
-        "extended_card": declares_extended_card(document, any_spelling=True),
+        "extended_card": declares_extended_card(document),
         "capabilities": sorted(name for name, value in capabilities.items() if value is True)
         + [
             f"extension {entry.get('uri') or 'without a uri'}"
@@ -357,14 +354,6 @@ def _describe_payload(payload: Payload | InputRefused) -> dict[str, Any]:
     return {"refusal": payload.finding.to_json()}
 
 
-def _inquire_by(jwks: JwkSet) -> Inquiry:
-    """Return the question whether the holder of these keys has signed."""
-    policy = Policy.from_jwks(jwks, name="the holder of the keys named")
-    issuer = policy.issuers[0]
-    trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, ANY_TIME)
-    return Inquiry(Subject(issuer=issuer.name), policy, trust, ANY_TIME)
-
-
 def _may_be_crewai(reasons: Sequence[Finding]) -> bool:
     return not _CREWAI.isdisjoint(reason.code for reason in reasons)
 
@@ -380,7 +369,7 @@ def _read_header(entry: Mapping[str, Json]) -> dict[str, Json] | None:
 def _inspect_signatures(
     card: Card, payloads: Payloads, jwks: JwkSet | None
 ) -> Iterator[InspectedSignature]:
-    inquiry = _inquire_by(jwks or JwkSet(()))
+    inquiry = inquire_by(jwks or JwkSet(()), "the holder of the keys named")
     spellings = _spell_otherwise(payloads) if jwks and card.signatures else []
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)

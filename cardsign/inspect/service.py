@@ -55,7 +55,7 @@ def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS) -> Inspect
         service.append(keys)
     with suppress(InputRefused):
         document = Card.from_bytes(answer.untrusted_body).document
-        if declares_extended_card(document, any_spelling=True):
+        if declares_extended_card(document):
             service += _ask_for_extended(document, fetch, str(origin), asked)
     jwks = keys if isinstance(keys, JwkSet) else None
     report = inspect_card(answer.untrusted_body, jwks=jwks, name=answer.url)

@@ -184,7 +184,7 @@ def _check_replaceable(card: ProjectCard) -> None:
     """
     data = read_signed(card)
     with suppress(InputRefused):
-        if data is None or Card.from_bytes(data).has_endpoint:
+        if data is None or Card.from_bytes(data).a2a_version != "none":
             return
     raise UsageFault(
         "config.not_allowed",

@@ -198,7 +198,7 @@ def version(subject: LintedCard) -> Iterator[Breach]:
 def extended_card(subject: LintedCard) -> Iterator[Breach]:
     """Yield an announced extended card that nothing protects, the spelling of old examples, which
     no version defines, and a marker that verifiers refuse."""
-    if declares_extended_card(subject.document, any_spelling=True) and not subject.schemes:
+    if declares_extended_card(subject.document) and not subject.schemes:
         message = "an extended card is announced, and there is no security scheme"
         yield "meaning.extended-open", (), message
     name = "supportsExtendedAgentCard"

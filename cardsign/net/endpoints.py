@@ -613,7 +613,7 @@ def look_up_extended(
     if until is not None and until <= verifier.clock():
         message = f"the verdict on {public.url} expired at {second(until)}"
         raise CallFailed("call.verdict_over", f"{message}; nothing was sent")
-    if not declares_extended_card(payload, any_spelling=True):
+    if not declares_extended_card(payload):
         message = f"the card at {public.url} declares no extended card"
         raise CallFailed("call.no_extended", message)
     endpoint = peer.choose(endpoints_of(payload), Endpoint.for_extended_card)

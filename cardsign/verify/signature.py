@@ -360,7 +360,9 @@ def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) ->
     try:
         check_interfaces(payload.value, trust.issuer.places, trust.origins, trust.reserved)
     except CardRefused as refusal:
-        reasons.append(refusal.finding.at(payload.received_at(refusal.path)))
+        # A lossy payload has its places elsewhere than the card has them.
+        where = refusal.path if payload.rewritten is None else ""
+        reasons.append(refusal.finding.at(where))
     try:
         check_is_agent_card(payload.value)
     except CardRefused as refusal:

@@ -15,6 +15,8 @@ from cardsign.card.profiles import Payloads
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import UsageFault, check_type, closest
 from cardsign.findings import Finding
+from cardsign.jose.keys import JwkSet
+from cardsign.times import ANY_TIME
 from cardsign.trust.lock import Floor, Memory, check_entry, raise_lock, read_floors
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session, StatementCache
@@ -369,6 +371,20 @@ class Verifier:
         if subject.is_nobody and needed:
             raise TypeError("say whose card it is: issuer='NAME' or url='https://...'")
         return subject
+
+
+def inquire_by(keys: JwkSet, name: str, audience: str | None = None) -> Inquiry:
+    """Return the question whether the holder of these keys has signed, at no time in particular.
+
+    Args:
+        keys: All that is known of the holder.
+        name: What the holder is called.
+        audience: Of an extended card.
+    """
+    policy = Policy.from_jwks(keys, name=name)
+    issuer = policy.issuers[0]
+    trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, ANY_TIME)
+    return Inquiry(Subject(issuer.name, audience=audience), policy, trust, ANY_TIME)
 
 
 def _remembered(

@@ -177,27 +177,6 @@ def test_destinations_follow_what_is_kept() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("pointer", "received"),
-    [
-        ("/supportedInterfaces/0/url", "/url"),
-        ("/supportedInterfaces/1/url", "/additionalInterfaces/0/url"),
-        ("/supportedInterfaces/0", "/supportedInterfaces/0"),
-        ("/name", "/name"),
-        ("/name/0", "/name/0"),
-        ("/skills/first", "/skills/first"),
-        ("/nothing", "/nothing"),
-    ],
-)
-def test_a_place_of_the_payload_is_told_as_where_it_stood(pointer: str, received: str) -> None:
-    """Or as it is, where the profile has made it or there is nothing."""
-    card = {
-        **{"name": "a", "protocolVersion": "0.3.0", "url": "u", "skills": [{"id": "b"}]},
-        "additionalInterfaces": [{"url": "v", "transport": "JSONRPC"}],
-    }
-    assert canonicalize(card, "prune-empty-upgraded").received_at(pointer) == received
-
-
 ENDPOINTS: dict[str, tuple[dict[str, Any], bool]] = {
     "an interface with a url": ({"supportedInterfaces": [{}, {"url": "u"}]}, True),
     "a url": ({"url": "u"}, True),

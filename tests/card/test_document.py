@@ -81,14 +81,6 @@ def test_the_most_signatures() -> None:
         assert refusal({"signatures": [{}] * count}).code == "card.signatures_too_many"
 
 
-def test_has_endpoint() -> None:
-    """Interfaces of either spelling, or a url; empty ones do not count."""
-    for card in (PORTABLE, OLD, {"supported_interfaces": [{}]}):
-        assert Card.from_object(card).has_endpoint
-    for card in ({}, {"url": ""}, {"supportedInterfaces": []}, {"additionalInterfaces": [{}]}):
-        assert not Card.from_object(card).has_endpoint
-
-
 # ------------------------------------------------------------------ two spellings
 
 TWO_SPELLINGS: dict[str, tuple[str, Any]] = {

@@ -54,10 +54,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a 0.3 card without capabilities": (without(OF_0_3, "/capabilities"), ""),
     "a 0.3 card without a list": (without(OF_0_3, "/skills"), ""),
     "a 0.3 skill without tags": ({**OF_0_3, "skills": [{"id": "i"}]}, "/skills/0"),
-    "interfaces that are no list": (
-        {**OF_0_3, "additionalInterfaces": "x"},
-        "/additionalInterfaces",
-    ),
+    "interfaces that are no list": ({**OF_0_3, "additionalInterfaces": "x"}, ""),
     "a requirement that is null": ({**OF_0_3, "security": [None]}, "/security/0"),
     "scopes that are no list": ({**OF_0_3, "security": [{"a": 1}]}, "/security/0/a"),
     "a scheme of unknown type": (

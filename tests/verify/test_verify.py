@@ -161,27 +161,23 @@ def interface_at(url: str, **members: Any) -> dict[str, Any]:
 
 
 EVIL = "https://evil.example"
-#: A card, the profile under which it is signed, and where its interface stands in the document.
-PLACES = [
-    ({**OLD, "url": EVIL}, "prune-empty-upgraded", "/url"),
-    (
-        {**PORTABLE, "supportedInterfaces": [{}, {"url": EVIL}]},
-        "prune-empty",
-        "/supportedInterfaces/1/url",
-    ),
+MOVED = [
+    ({**OLD, "url": EVIL}, "prune-empty-upgraded"),
+    ({**PORTABLE, "supportedInterfaces": [{}, {"url": EVIL}]}, "prune-empty"),
 ]
 
 
-@pytest.mark.parametrize(("card", "profile", "path"), PLACES)
-def test_the_place_of_a_refused_interface_is_the_document_s(
-    card: dict[str, Any], profile: Any, path: str, alice: PrivateKey
+@pytest.mark.parametrize(("card", "profile"), MOVED)
+def test_the_place_of_a_refused_interface_is_none_of_the_payload(
+    card: dict[str, Any], profile: Any, alice: PrivateKey
 ) -> None:
-    """Where a profile moves or shifts it, the reader is still told where it stands."""
+    """Where a profile moves or shifts it, another value may stand there in the card."""
     jwks = JwkSet.of([alice.public])
     policy = Policy.from_jwks(jwks, name="x", origin=HOME, accept="sdk", only=(profile,))
     document = dump(by_another_sdk(card, alice, profile))
     report = reach_verdict(document, expect=holder_of(policy), policy=policy, now=NOW)
-    assert (report.reasons[0].code, report.reasons[0].path) == ("card.origin_mismatch", path)
+    assert (report.reasons[0].code, report.reasons[0].path) == ("card.origin_mismatch", "")
+    assert EVIL in report.reasons[0].message
 
 
 @pytest.mark.parametrize(("binding", "verdict"), [("GRPC", "trusted"), ("JSONRPC", "untrusted")])
