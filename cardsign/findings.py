@@ -32,7 +32,7 @@ _NOTES: Final = frozenset({
     "contract.undescribed", "contract.verb", "coverage.absence_unprovable", "diff.additive",
     "diff.wording", "fetch.stale", "portable.default", "portable.empty-params",
     "portable.empty-security", "portable.empty-value", "refresh.next_unknown", "sig.compat",
-    "sign.compat_lossy", "sign.header_unsigned", "trust.freshness_waived", "trusted",
+    "sign.compat_lossy", "sign.header_unsigned", "trust.freshness_waived",
 })
 _WARNINGS: Final = frozenset({
     "build.changed", "build.filled", "build.left_out", "build.not_advertised", "build.prompt",
@@ -220,14 +220,12 @@ class ScanResult(NamedTuple):
         name: A path, a URL, or ``-`` for standard input.
         findings: What is the case with it.
         accepted: Findings that a waiver accepts, each with its reason.
-        passed: What speaks for the card, if it is trusted; else empty.
         is_fault: The findings are of this machine, and say nothing about the card.
     """
 
     name: str
     findings: Sequence[Finding]
     accepted: Sequence[tuple[Finding, str]] = ()
-    passed: str = ""
     is_fault: bool = False
 
 

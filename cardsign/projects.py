@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,9 +22,10 @@ from cardsign.card.values import finding_at
 from cardsign.errors import BuildRefused, FileFault, UsageFault
 from cardsign.files import read_bytes, walk
 from cardsign.findings import Finding
-from cardsign.inputs import ask_git, load_card
+from cardsign.inputs import load_card
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.rules import LintSettings
+from cardsign.programs import Program, ProgramError, inherited, run
 
 if TYPE_CHECKING:  # what most cards do not need
     from cardsign.build.reading import SourceValue
@@ -37,7 +40,15 @@ _MAX_INDEX_BYTES: Final = 16 * 1024 * 1024  # of the names that git tracks
 #: Where an application says its version.
 _VERSIONS: Final = {"pyproject.toml": ("project", "version"), "package.json": ("version",)}
 
-_Reader: TypeAlias = "Callable[[Path], SourceValue | None]"
+#: Seconds; git reads its index.
+_GIT_SECONDS: Final = 10.0
+#: A repository is a stranger's word: git asks no remote, runs no helper and writes nothing.
+_NO_NETWORK: Final = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
 _Index: TypeAlias = Callable[[Path], frozenset[str] | None]
 
 
@@ -47,9 +58,9 @@ def lint_sources(
     """Lint cards by name, and what they say of one another.
 
     Args:
-        sources: Files, folders, URLs, or REVISION:PATH of git. In a folder a file is a card if
-            its name says so (agent.json, agent-card.json, *.card.json), or if it is a JSON file
-            with members of a card.
+        sources: Files, folders or URLs. In a folder a file is a card if its name says so
+            (agent.json, agent-card.json, *.card.json), or if it is a JSON file with members of a
+            card.
         settings: What the project asks.
         insecure: Whether this machine may be asked without TLS.
 
@@ -60,11 +71,11 @@ def lint_sources(
             a folder holds no card, so that nothing would be looked at.
     """
     reports: list[CardReport] = []
-    tracked, read = cache(_tracked), cache(_source)  # one file may stand beside many cards
+    tracked = cache(_tracked)
     for source in sources:
         path = Path(source)
         if os.path.isdir(path):
-            folder_reports = tuple(_of_folder(path, settings, tracked, read))
+            folder_reports = tuple(_of_folder(path, settings, tracked))
             if not folder_reports:
                 hint = "Name a folder that holds cards, or name the cards."
                 message = "the folder holds no card"
@@ -73,7 +84,7 @@ def lint_sources(
             continue
         report = lint_card(load_card(source, insecure=insecure), settings, name=source)
         if os.path.isfile(path):
-            beside = _beside(report, path, _agent_of(path), tracked, read)
+            beside = _beside(report, path, _agent_of(path), tracked)
             report = with_findings(report, beside, settings)
         reports.append(report)
     if len(sources) == 1 and not os.path.isdir(sources[0]):
@@ -105,9 +116,7 @@ def _content(path: Path, max_bytes: int = MAX_CARD_BYTES) -> bytes:
         return b""
 
 
-def _of_folder(
-    folder: Path, settings: LintSettings, tracked: _Index, read: _Reader
-) -> Iterator[CardReport]:
+def _of_folder(folder: Path, settings: LintSettings, tracked: _Index) -> Iterator[CardReport]:
     files = tuple(card_files(folder))
     for path in files:
         try:
@@ -117,7 +126,7 @@ def _of_folder(
             yield with_findings(CardReport(str(path), ()), [unread], settings)
             continue
         report = lint_card(data, settings, name=str(path))
-        yield with_findings(report, _beside(report, path, folder, tracked, read), settings)
+        yield with_findings(report, _beside(report, path, folder, tracked), settings)
     # Folders of agents next to those that have a card in .well-known.
     with_cards = {path.parents[1] for path in files if path.parent.name == _WELL_KNOWN}
     for above in sorted({agent.parent for agent in with_cards if agent.parent.name == "agents"}):
@@ -130,13 +139,11 @@ def _of_folder(
                 yield with_findings(CardReport(str(agent), ()), [finding], settings)
 
 
-def _beside(
-    report: CardReport, path: Path, folder: Path, tracked: _Index, read: _Reader
-) -> Iterator[Finding]:
+def _beside(report: CardReport, path: Path, folder: Path, tracked: _Index) -> Iterator[Finding]:
     """Yield what the project says around a card, most of it around a contract card."""
     if report.document is None:
         return
-    for kind in _not_advertised(_agent_of(path), {*schemes_of(report.document)}, read):
+    for kind in _not_advertised(_agent_of(path), {*schemes_of(report.document)}):
         yield finding_at("meaning.not-advertised", (), not_advertised(kind))
     if not is_contract(report.document):
         return
@@ -147,7 +154,7 @@ def _beside(
         code = path.parents[1] / "agent.py"
         if code.is_file() and b"AGENTCARD_PATH" not in _content(code, _MAX_CODE_BYTES):
             yield finding_at("contract.path-constant", (), "agent.py does not name AGENTCARD_PATH")
-    version = _application_version(path, folder, read)
+    version = _application_version(path, folder)
     own = report.document.get("version")
     if version is not None and isinstance(own, str) and version != own:
         message = f"the application is {version[:40]!r}, the card {own[:40]!r}"
@@ -159,37 +166,21 @@ def _agent_of(card: Path) -> Path:
     return card.parents[1] if card.parent.name == _WELL_KNOWN else card.parent
 
 
-def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[str]:
+def _not_advertised(agent: Path, declared: Set[str]) -> Iterator[str]:
     """Yield types of providers in forge.yaml for which no scheme stands."""
-    document = read(agent / "forge.yaml")
-    if document is None:
-        return
-    try:
-        for provider in document.rows("auth", "providers"):
+    with suppress(BuildRefused):  # `cardsign build` says what is wrong with it
+        document = _read_source(agent / "forge.yaml")
+        for provider in document.rows("auth", "providers") if document else ():
             kind, name = provider.text("type"), provider.text("name")
             if kind is not None and kind not in PROVIDERS and not declared & {kind, name}:
                 yield kind
-    except BuildRefused:
-        return  # `cardsign build` says what is wrong with it
 
 
-def _source(path: Path) -> SourceValue | None:
-    """Return a file beside a card; None for a link, and for what `build` would refuse."""
-    if path.is_symlink() or not path.is_file():
-        return None
-    from cardsign.build.reading import read_one
-
-    try:
-        return read_one(path)
-    except (BuildRefused, FileFault):
-        return None
-
-
-def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:
+def _application_version(path: Path, folder: Path) -> str | None:
     """Return the version of the nearest pyproject.toml or package.json in the folder."""
     for place in path.parents:
         for name, at in _VERSIONS.items():
-            document = read(place / name)
+            document = _read_source(place / name)
             version = document.get(*at).value if document else None
             if isinstance(version, str):
                 return version
@@ -198,13 +189,27 @@ def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:
     return None
 
 
+def _read_source(path: Path) -> SourceValue | None:
+    """Return a file beside a card; None for a link, and for what `build` would refuse."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    from cardsign.build.reading import read_one
+
+    with suppress(BuildRefused, FileFault):
+        return read_one(path)
+    return None
+
+
 def _tracked(folder: Path) -> frozenset[str] | None:
     """Return the files that git tracks below a folder; None without a repository or git."""
-    program = ask_git(folder, "ls-files", "-z", "--cached", max_answer=_MAX_INDEX_BYTES)
-    from cardsign.programs import ProgramError, run
-
+    if (git := shutil.which("git")) is None:
+        return None
+    # The settings of a repository may name a program for git to run.
+    where = ("-C", os.path.abspath(folder), "-c", "core.fsmonitor=false")
+    arguments = (*where, "ls-files", "-z", "--cached")
+    environment = inherited(os.environ) | _NO_NETWORK
     try:
-        names = run(program) if program else None
+        names = run(Program(git, arguments, environment, _GIT_SECONDS, _MAX_INDEX_BYTES))
     except ProgramError:
         return None
-    return None if names is None else frozenset(names.decode(errors="surrogateescape").split("\0"))
+    return frozenset(names.decode(errors="surrogateescape").split("\0"))

@@ -56,10 +56,7 @@ TOOLS: dict[str, tuple[str, Callable[[], object]]] = {
     "needs_boto3": ("boto3", lambda: _has("boto3")),
     "needs_azure": ("azure-keyvault-keys", lambda: _has("azure.keyvault.keys")),
     "needs_gcp": ("google-cloud-kms", lambda: _has("google.cloud.kms")),
-    "needs_dask": (
-        "Dask, and fsspec with S3",
-        lambda: _has("distributed", "fsspec", "s3fs", "moto"),
-    ),
+    "needs_dask": ("Dask", lambda: _has("distributed")),
     "needs_schemathesis": ("Schemathesis", SCHEMATHESIS.exists),
     "needs_chromium": (
         "Chromium with Playwright and axe-core",

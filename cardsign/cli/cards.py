@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -212,9 +211,9 @@ def lint(
 ) -> int:
     """Find what is wrong with cards, say why, and how to fix it.
 
-    Each CARD is a file, a folder, a URL, REVISION:PATH in git, or '-' for stdin. In a folder,
-    cards are found by their names and contents, and compared with one another; a folder without
-    cards is refused. Nothing is verified.
+    Each CARD is a file, a folder, a URL, or '-' for stdin. In a folder, cards are found by their
+    names and contents, and compared with one another; a folder without cards is refused. Nothing
+    is verified.
 
     Exit status 0: no finding is as severe as --fail-on. 1: one is. If --fix changes
     the card, it removes the signatures. Settings and waivers are in cardsign.toml.
@@ -297,7 +296,7 @@ def contract_check(
 
 
 @frame.command(
-    example="cardsign diff HEAD~1:agent-card.json agent-card.json\n"
+    example="git show HEAD~1:agent-card.json | cardsign diff - agent-card.json\n"
     "cardsign diff card.json https://agent.example/.well-known/agent-card.json --live",
 )
 @click.argument("old")
@@ -308,9 +307,9 @@ def contract_check(
 def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: bool) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
-    Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
-    verified, and signatures are not compared; with --live they are, and the bytes, unless only
-    NEW is signed. With --tools the skills' schemas are compared with those of the tools.
+    Each is a file, a URL, or '-' for stdin. Nothing is verified, and signatures are not compared;
+    with --live they are, and the bytes, unless only NEW is signed. With --tools the skills'
+    schemas are compared with those of the tools.
 
     Exit status 0: the version is enough; with --live or --tools: nothing differs. 1: a higher
     version is needed; something differs. 3: the version is enough unless a change that cannot be
@@ -322,7 +321,10 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
     if live and tools is not None:
         raise UsageFault("usage.conflict", "--live is for NEW, not for --tools")
-    read = partial(load_card, insecure=insecure)
+
+    def read(name: str) -> bytes:
+        return load_card(name, insecure=insecure) if is_url(name) else frame.read_input(name)
+
     names = (old, str(new or tools))
     if tools is not None:
         manifest = frame.read_input(tools, max_bytes=MAX_MANIFEST_BYTES)

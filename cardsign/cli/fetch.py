@@ -14,7 +14,7 @@ import click
 from cardsign.card.values import jcs
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, is_json, members, safe, say, show
-from cardsign.cli.verifier import VerifierOptions, check_audience, show_refusal, visit_options
+from cardsign.cli.verifier import VerifierOptions, show_refusal, visit_options
 from cardsign.errors import CallFailed, UsageFault, install_hint
 from cardsign.findings import counted
 from cardsign.times import minute
@@ -53,7 +53,8 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
     named = frame.take(VerifierOptions, options)
-    check_audience(audience, is_extended=extended)
+    if extended != (audience is not None):
+        raise UsageFault("usage.conflict", "--extended and --audience ID need one another")
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":

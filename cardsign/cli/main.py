@@ -106,7 +106,7 @@ def help_(words: tuple[str, ...]) -> int:
 
     CODE is the code of an error, a reason or a finding, such as a rule of lint. "codes" lists them.
     """
-    if len(words) == 1 and ("." in words[0] or words[0] in ("codes", "trusted")):
+    if len(words) == 1 and ("." in words[0] or words[0] == "codes"):
         lines = list(_code_lines(words[0]))
     else:
         lines = _help_of(words).splitlines()

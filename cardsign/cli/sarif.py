@@ -31,9 +31,6 @@ def sarif_log(subjects: Iterable[ScanResult], status: int) -> dict[str, Any]:
     results: list[dict[str, Any]] = []
     faults: list[dict[str, Any]] = []
     for subject in subjects:
-        if subject.passed:
-            passed = _result(Finding("trusted", subject.passed), subject.name)
-            results.append(passed | {"kind": "pass", "level": "none"})
         for finding in subject.findings:
             result = _result(finding, subject.name)
             if subject.is_fault:

@@ -22,7 +22,7 @@ from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
 from cardsign.errors import LocalFault, UsageFault, of_the_user
 from cardsign.gateway import resign_card
-from cardsign.inputs import Inputs
+from cardsign.inputs import CardFile
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.work import card_signers, named_signers
 from cardsign.jose.jws import Signer
@@ -282,7 +282,7 @@ def resign(card: str, url: str, output: str, keystore: KeystoreOptions, **option
     """
     named = frame.take(VerifierOptions, options)
     now = moment()
-    outcome = named.batch().examine(card, Inputs().read(card))
+    outcome = named.batch().examine(card, CardFile(card).read())
     if isinstance(outcome.result, LocalFault):
         raise outcome.result
     report = outcome.result

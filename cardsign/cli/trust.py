@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Final
 import click
 
 from cardsign import errors
-from cardsign.batch import in_threads
+from cardsign.batch import heaviest
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
 from cardsign.errors import LocalFault, UsageFault, of_the_user
@@ -46,10 +47,6 @@ def trust_commands() -> None:
     """
 
 
-#: Options that are members of a new `[[issuer]]`; those not given keep their defaults.
-_MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
-
-
 @trust_commands.command(
     example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json"
 )
@@ -63,24 +60,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     help="Where its cards and interfaces may be: https://host, or https://host/path/ for "
     "everything below it [default: the URL's origin].",
 )
-@click.option(
-    "--card",
-    "cards",
-    metavar="URL",
-    multiple=True,
-    help="A card that `cardsign peers verify` checks [default: the URL, or the "
-    "card of each origin].",
-)
-@click.option(
-    "--require", metavar="HOLDER", multiple=True, help="Holders who must all have signed a card."
-)
 @verifier.accept_option
-@click.option(
-    "--freshness",
-    type=click.Choice(["required", "waived"]),
-    help="Whether it must be shown that a card is current [default: required with --keyset; waived "
-    "with anchors that cannot show it].",
-)
 @click.option(
     "--keyset",
     "keysets",
@@ -119,7 +99,8 @@ def add(who: str, **options: Any) -> None:
     channel first. With --digest another keyset is refused. Without it you are shown what would be
     pinned, and asked. Where there is no terminal, say --yes.
 
-    If there is no policy yet, one is begun in this folder.
+    If there is no policy yet, one is begun in this folder. The URL, or the card of each origin, is
+    what `cardsign peers verify` checks; edit trust.toml for other cards, and for more demands.
     """
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
@@ -134,7 +115,7 @@ def add(who: str, **options: Any) -> None:
     )
     for warning in proposal.warnings:
         say(safe(warning, limit=400))
-    if "freshness" in members and members["freshness"] == "waived":
+    if "freshness" in members:
         say("freshness is waived: revocation and rollback are not checked")
     keyset = proposal.keyset
     say_if_old(keyset, now)
@@ -148,34 +129,28 @@ def add(who: str, **options: Any) -> None:
 
 def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dict[str, Any]]:
     """Return the URL, if there is one, and the members that are named or follow from it."""
-    url = None
-    named = {member: options[member] for member in _MEMBERS if options[member]}
-    members = {
-        member: [*value] if isinstance(value, tuple) else value for member, value in named.items()
-    }
+    url, origins = None, [*options["origins"]]
     if is_url(who):
         with of_the_user("URL"):
             url = parse_url(who)
-        members["cards"] = list(dict.fromkeys((str(url), *options["cards"])))
-        members = {"origins": [str(url.origin)], **members}
-    elif "origins" not in members or options["name"]:
+        origins = origins or [str(url.origin)]
+    elif not origins or options["name"]:
         hint = "Write the issuer as a URL, https://HOST. Or name the origin: --origin https://HOST"
         message = f"{safe(who)!r} is a name: --origin goes with it, and --name with a URL"
         raise UsageFault("usage.conflict", message, hint=hint)
     with of_the_user("--origin"):
-        places = [parse_place(text) for text in members["origins"]]
+        places = [parse_place(text) for text in origins]
     # Below a path it is unknown where the card is.
-    cards = [f"{place}/" for place in places if place.is_whole_origin]
-    if "cards" not in members and cards:
-        members["cards"] = cards
-    return url, {"name": options["name"] or (url.origin.host if url else who), **members}
+    cards = [str(url)] if url else [f"{place}/" for place in places if place.is_whole_origin]
+    name = options["name"] or (url.origin.host if url else who)
+    members = {"name": name, "origins": origins, "cards": cards, "accept": options["accept"]}
+    return url, {member: value for member, value in members.items() if value}
 
 
 def _with_freshness(members: dict[str, Any], proposal: enroll.Proposal) -> dict[str, Any]:
-    """Waive freshness by name where an anchor cannot show it, unless something else is said."""
-    if isinstance(proposal.anchor, KeysetAnchor):
-        return members
-    return {**members, "freshness": members.get("freshness", "waived")}
+    """Waive freshness by name where an anchor cannot show it (D3)."""
+    is_shown = isinstance(proposal.anchor, KeysetAnchor)
+    return members if is_shown else {**members, "freshness": "waived"}
 
 
 def _propose(
@@ -258,11 +233,10 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     if not added:
         say(f"{policy.path} has all of these agents")
         return
-    if not yes and not frame.is_dry_run():
-        for warning in (warning for _, proposal in added for warning in proposal.warnings):
-            say(safe(warning, limit=400))
-        count = counted(len(added), "issuer")
-        frame.confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
+    for warning in (warning for _, proposal in added for warning in proposal.warnings):
+        say(safe(warning, limit=400))
+    count = counted(len(added), "issuer")
+    frame.confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
     enroll.add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=frame.is_dry_run())
     for entry, _ in added:
         say(f"{frame.done('added', 'add')} {entry['name']} to {policy.path}")
@@ -338,48 +312,45 @@ def update(
     by_policy = Verifier(policy, net=frame.fetch_settings(insecure))
     supplied = load_statements(statements) if statements else None
 
-    wrong: dict[str, tuple[Finding, ...]] = {}
-    status = errors.EXIT_NO_VERDICT
-    for issuer, result in in_threads(
-        partial(_update, by_policy, supplied), issuers, verifier.CONCURRENCY
-    ):
-        if isinstance(result, LocalFault):
-            result, status = (result.finding,), errors.EXIT_LOCAL_FAULT
-        wrong |= {issuer.name: result} if result else {}
-    wrong = dict(sorted(wrong.items()))
+    with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
+        results = [*pool.map(partial(_update, by_policy, supplied), issuers)]
     raised = by_policy.raise_lock(dry_run=frame.is_dry_run())
     notes = []
     for name in raised:
         keyset = by_policy.session(policy.issuer(name)).keyset
-        label = keyset.label if keyset is not None else ""
-        verb = frame.done("recorded", "record")
+        verb, label = frame.done("recorded", "record"), keyset and keyset.label
         notes.append(f"{verb} keyset {label} of {name} in {policy.lock}; commit it")
     if not issuers:
         notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
-    elif not raised and not wrong:
+    elif not raised and not any(problems for _, problems in results):
         notes = [f"{policy.lock} is up to date"]
-    for name, findings in wrong.items():
-        for finding in findings:
-            frame.say_finding(finding, head=f"{name}: ", with_hint=True)
-    shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
+    shown: dict[str, list[Any]] = {}
+    for issuer, (_, problems) in zip(issuers, results, strict=True):
+        for finding in problems:
+            frame.say_finding(finding, head=f"{issuer.name}: ", with_hint=True)
+            shown.setdefault(issuer.name, []).append(finding.to_json())
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
-    return show(Answer(view, notes=notes, exit_status=status if wrong else errors.EXIT_OK))
+    status = heaviest(status for status, _ in results)
+    return show(Answer(view, notes=notes, exit_status=status))
 
 
 def _update(
     by_policy: Verifier, supplied: SuppliedStatements | None, issuer: TrustedIssuer
-) -> tuple[Finding, ...]:
-    """Verify the newest statements of an issuer; return what keeps them from being accepted."""
-    session, now = by_policy.session(issuer), by_policy.clock()
-    reasons: tuple[Finding, ...] = ()
-    statements = supplied
-    if statements is None:
-        from cardsign.net.discovery import home_of, refresh
+) -> tuple[int, tuple[Finding, ...]]:
+    """Verify the newest statements of an issuer; return a status, and what is wrong with them."""
+    statements, reasons = supplied, tuple[Finding, ...]()
+    try:
+        session, now = by_policy.session(issuer), by_policy.clock()
+        if statements is None:
+            from cardsign.net.discovery import home_of, refresh
 
-        statements, reasons = refresh(by_policy, issuer, home_of(issuer.places, ""))
-    trust = session.resolve(statements, now)
+            statements, reasons = refresh(by_policy, issuer, home_of(issuer.places, ""))
+        trust = session.resolve(statements, now)
+    except LocalFault as fault:
+        return fault.exit_status, (fault.finding,)
     missing = (reason for reason in reasons if reason.severity != "note")
-    return tuple(dict.fromkeys((*trust.blocks, *missing)))
+    problems = tuple(dict.fromkeys((*trust.blocks, *missing)))
+    return (errors.EXIT_NO_VERDICT if problems else errors.EXIT_OK), problems
 
 
 @trust_commands.command(example="cardsign trust remove partner")

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cardsign.batch import Batch
-from cardsign.card.extensions import AUDIENCE
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
-from cardsign.files import read_bytes
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.trust.policy import (
     POLICY_FILE,
@@ -186,14 +184,8 @@ class VerifierOptions:
         if self.issuer is not None and policy.path is not None:
             policy.issuer(self.issuer)
         if self.accept is not None:
-            named = policy.find(subject)
-            issuers = [  # a URL or the card itself may name any
-                replace(issuer, accept=self.accept)
-                if subject.is_nobody or issuer is named
-                else issuer
-                for issuer in policy.issuers
-            ]
-            policy = replace(policy, issuers=tuple(issuers))
+            issuers = tuple(replace(issuer, accept=self.accept) for issuer in policy.issuers)
+            policy = replace(policy, issuers=issuers)
         statements = load_statements(self.statements)
         return Batch(Verifier(policy, net=net), subject, by_origin, statements, self.at)
 
@@ -207,8 +199,6 @@ class VerifierOptions:
                 f"--jwks {safe(name)}",
             )
         keys = self._keys(name)
-        if is_url(name):
-            say(f"trust rests on TLS alone: whoever controls {name} can name any keys")
         place = f"at {name}" if is_url(name) else f"in {Path(name).name}"
         holder = f"the holder of the keys {place}"
         if self.origin is not None:
@@ -216,17 +206,17 @@ class VerifierOptions:
         accept = self.accept or "full"
         return Policy.from_jwks(keys, name=holder, origin=self.origin, accept=accept)
 
-    def _keys(self, name: str) -> bytes:
-        """Return the JWK Set that ``--jwks`` names, a file or a URL."""
-        if is_url(name):
-            from cardsign.net.fetch import fetch_document
+    def _keys(self, name: str) -> JwkSet:
+        """Return the keys that ``--jwks`` names, in a file or at a URL."""
+        if not is_url(name):
+            return frame.read_jwks(name)
+        from cardsign.net.fetch import fetch_document
 
-            settings = replace(frame.fetch_settings(self.insecure), max_bytes=MAX_JWKS_BYTES)
-            keys = fetch_document(name, settings).untrusted_body
-        else:
-            keys = read_bytes(Path(name), max_bytes=MAX_JWKS_BYTES)
+        settings = replace(frame.fetch_settings(self.insecure), max_bytes=MAX_JWKS_BYTES)
+        answer = fetch_document(name, settings)
         with of_the_user(name):
-            JwkSet.from_bytes(keys)
+            keys = JwkSet.from_bytes(answer.untrusted_body)
+        say(f"trust rests on TLS alone: whoever controls {name} can name any keys")
         return keys
 
     def visit(self, url: str) -> tuple[Batch, Discovery, Credential | None]:
@@ -245,14 +235,6 @@ class VerifierOptions:
         batch = self.batch()
         public = batch.verifier.look_up(url, batch.subject, batch.statements, at=batch.at)
         return batch, public, credential
-
-
-def check_audience(audience: str | None, *, is_extended: bool) -> None:
-    """Check that an extended card and the audience that it is for are named together."""
-    if is_extended != (audience is not None):
-        raise UsageFault("usage.conflict", "--extended and --audience ID need one another")
-    if audience is not None and not AUDIENCE.fullmatch(audience):
-        raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
 
 
 #: Peers that are asked at a time: 200 peers that each take a second are done within ten, and a

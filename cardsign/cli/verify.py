@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 import click
 
 from cardsign import errors
-from cardsign.batch import Outcome, heaviest, in_threads, verify_many
+from cardsign.batch import Batch, Outcome, attempt, heaviest, verify_many
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
-from cardsign.cli.frame import STDIO, Answer, Group, is_json, moment, safe, say, show
+from cardsign.cli.frame import STDIO, Answer, Group, safe, say, show
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.files import MAX_INPUT_BYTES, file_faults
-from cardsign.findings import Finding, counted
-from cardsign.inputs import Inputs
-from cardsign.times import minute, utc
+from cardsign.files import file_faults
+from cardsign.findings import counted
+from cardsign.inputs import list_cards
+from cardsign.times import utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.session import look_ahead
 from cardsign.urls import is_url
@@ -49,8 +47,7 @@ def read_time(text: str) -> datetime:
 
 @frame.command(
     advanced=(
-        *("--statements", "--at", "--accept"),
-        *("--extended", "--audience", "--jobs", "--cluster", "--results"),
+        *("--statements", "--at", "--accept", "--audience", "--jobs", "--cluster", "--results"),
         *("--serve", "--insecure-loopback-http"),
     ),
     example=(
@@ -74,10 +71,7 @@ def read_time(text: str) -> datetime:
     help="Judge as of another time; the verdict is then never trusted: YYYY-MM-DD (0:00 UTC), or "
     "ISO 8601 with an offset.",
 )
-@click.option(
-    "--extended", metavar="FILE", help="Verify this extended card beside CARD; with --audience."
-)
-@click.option("--audience", metavar="ID", help="The audience that the extended card must be for.")
+@click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
 @click.option(
     "-j",
     "--jobs",
@@ -114,62 +108,52 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 
     Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
     path it means /.well-known/agent-card.json, or else the legacy path. Of a folder each *.json
-    below it is verified; s3://BUCKET/CARD and other stores need the extra cluster.
+    below it is verified.
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
     cards, the first of 2, 1, 3, 0 that occurs counts; --json then prints JSON Lines.
     """
-    named, form = frame.take(verifier.VerifierOptions, options), frame.asked_form()
+    named = frame.take(verifier.VerifierOptions, options)
     if options["serve"] is not None:
         return _serve(options["serve"], named, cards, options)
     if not cards:
         raise UsageFault("usage.invalid", "no CARD is named", hint="See cardsign verify --help.")
-    inputs = Inputs.of(cards)
-    names, output, file = inputs.names, options["output"], options["results"]
-    for passed, count in inputs.passed.items():
-        if count:
-            say(f"{counted(count, passed)} not looked into")
-    _check_together(names, form, options)
-    batch = named.batch(by_origin=len(names) > 1, audience=options["audience"])
-    if STDIO in names:
-        inputs.contents[STDIO] = frame.read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
+    card_files, output, file = list_cards(cards), options["output"], options["results"]
+    is_many = len(card_files) > 1 or file is not None
+    _check_together(options, is_many=is_many)
+    batch = named.batch(by_origin=len(card_files) > 1, audience=options["audience"])
     policy = batch.verifier.policy.unnamed
-    if form != "text" and policy:
+    if frame.asked_form() != "text" and policy:
         say(f"judged {policy}")
-    is_many = len(names) > 1 or file is not None
-    how: Any = {"read": inputs.read, "jobs": options["jobs"], "cluster": options["cluster"]}
-    view = partial(
-        _view,
-        form="file" if file else form,
-        policy=policy,
-        keys=named.jwks,
-        verbose=verbose,
-        is_many=is_many,
-        is_quiet=frame.is_quiet(),
-    )
+    outcomes = verify_many(card_files, batch, jobs=options["jobs"], cluster=options["cluster"])
+    if output is not None:  # the octets of the payload: their SHA-256 is `payload_sha256`
+        outcomes = iter([outcome := next(outcomes)])
+        if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
+            frame.write_output(output, jcs(outcome.result.card), is_exact=True)
+
+    def lines(outcome: Outcome) -> Iterable[str]:
+        name, report = outcome.name, outcome.result
+        if isinstance(report, LocalFault) or (
+            is_many and frame.is_quiet() and report.verdict == "trusted"
+        ):
+            return ()
+        if is_many and not verbose and report.verdict == "trusted":
+            return (first_line(name, report, policy),)
+        return verdict_lines(name, report, policy, verbose=verbose, keys=named.jwks)
+
+    shown = ((outcome, lines(outcome)) for outcome in outcomes)
+    statuses = _show_each(shown, len(card_files), is_lines=is_many, file=file, err=output == STDIO)
     if is_many:
-        names = tuple(dict.fromkeys(names)) if file else names
-        statuses = _show_each(verify_many(names, batch, view=view, **how), len(names), file)
-        say(_summary(statuses))
-        return heaviest(statuses)
-    if options["extended"] is None:
-        outcomes = list(verify_many(names, batch, view=_whole, **how))
-    else:
-        public, extended = inputs.read(names[0]) or b"", frame.read_input(options["extended"])
-        outcomes = [*batch.examine_beside(names[0], public, options["extended"], extended)]
-    report = outcomes[-1].result
-    if output is not None and not isinstance(report, LocalFault) and report.card is not None:
-        # The octets of the verified payload: their SHA-256 is `payload_sha256`.
-        frame.write_output(output, jcs(report.card), is_exact=True)
-    return heaviest(_show_each(map(view, outcomes), len(outcomes), err=output == STDIO))
+        say(_summarize(statuses))
+    return heaviest(statuses)
 
 
 def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str], options: Any) -> int:
     """Answer the questions of other programs, until it is stopped."""
-    others = ("extended", "audience", "output", "results", "cluster")
+    others = ("audience", "output", "results", "cluster")
     has_others = any(options[name] for name in others) or named.at is not None
     if cards or has_others or is_url(named.jwks or ""):
-        why = "--serve takes no cards, and none of --results, --cluster, --extended, "
+        why = "--serve takes no cards, and none of --results, --cluster, --audience, "
         raise UsageFault("usage.conflict", f"{why}-o and --at; --jwks must be a file")
     from cardsign.server.run import serve_verdicts
 
@@ -177,68 +161,67 @@ def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str], op
     return errors.EXIT_OK
 
 
-def _view(
-    outcome: Outcome,
-    *,
-    form: str,
-    policy: str,
-    keys: str | None,
-    verbose: bool,
-    is_many: bool,
-    is_quiet: bool,
-) -> Shown:
-    """Return what is shown of a card; of many, a trusted one takes a line, or none if quiet."""
-    report, name = outcome.result, outcome.name
-    shown = Shown(report.exit_status, fault=report if isinstance(report, LocalFault) else None)
-    if form == "sarif":
-        return shown._replace(value=outcome.to_scan_result())
-    if form == "json":
-        return shown._replace(value=outcome.to_json())
-    if isinstance(report, LocalFault):
-        return shown
-    if form == "file":
-        sha256 = hashlib.sha256(outcome.untrusted_bytes).hexdigest()
-        judged = {"sha256": sha256, "judged_at": moment().isoformat()}
-        return shown._replace(value={**outcome.to_json(), **judged})
-    if is_many and outcome.verdict == "trusted" and (is_quiet or not verbose):
-        return shown._replace(lines=() if is_quiet else (first_line(name, report, policy),))
-    lines = verdict_lines(name, report, policy, verbose=verbose, keys=keys)
-    return shown._replace(lines=tuple(lines))
-
-
-def _whole(outcome: Outcome) -> Outcome:
-    return outcome
-
-
-def _check_together(cards: Sequence[str], form: str, options: Mapping[str, Any]) -> None:
+def _check_together(options: Mapping[str, Any], *, is_many: bool) -> None:
     """Check that what is asked for goes together."""
-    extended, output, cluster = (options[name] for name in ("extended", "output", "cluster"))
-    verifier.check_audience(options["audience"], is_extended=extended is not None)
-    named = [name for name in (*cards, extended) if name is not None]
-    why = hint = ""
-    if len(cards) > 1 and (extended is not None or output is not None):
-        which = "--extended" if extended is not None else "-o"
-        why = f"{which} is about one CARD, and {len(cards)} are named"
-    elif named.count(STDIO) > 1:
-        why = "standard input can be read once"
-    elif output not in (None, STDIO) and any(_is_file(name, output) for name in named):
-        why = f"-o {output} would put the payload in place of the signed card"
-    elif options["results"] is not None and (form not in ("text", "json") or extended or output):
-        why = "--results takes verdicts on many cards, as JSON"
-        hint = "Leave out --format, --extended and -o."
+    output, results, cluster = (options[name] for name in ("output", "results", "cluster"))
+    why = ""
+    if is_many and output is not None:
+        why = "-o is about one CARD, and not for --results"
+    elif results is not None and frame.asked_form() == "sarif":
+        why = "--results takes verdicts as JSON"
     elif cluster is not None and options["jobs"] > 1:
         why = "-j is for processes here, and --cluster for workers elsewhere"
-        hint = "Leave one of the two out."
     if why:
-        raise UsageFault("usage.conflict", why, hint=hint)
+        raise UsageFault("usage.conflict", why)
 
 
-def _is_file(name: str, output: str) -> bool:
-    """Return whether both name one file, however they are spelt."""
-    return os.path.exists(name) and os.path.exists(output) and os.path.samefile(name, output)
+def _show_each(
+    cards: Iterable[tuple[Outcome, Iterable[str]]],
+    count: int,
+    *,
+    is_lines: bool,
+    file: Path | None = None,
+    err: bool = False,
+) -> list[int]:
+    """Show cards as they are judged, and return their exit statuses; a fault of several, once.
 
+    Args:
+        cards: Each with the text about it.
+        count: How many there are. A terminal has a bar of them where results go elsewhere.
+        is_lines: A JSON value is one line.
+        file: Append the JSON of each card to this file, which is never read.
+        err: Text goes to stderr.
+    """
+    form, statuses, results, faults = frame.asked_form(), list[int](), [], set[str]()
+    has_bar = count > 1 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    has_bar = has_bar and not (sys.stdout.isatty() or frame.is_quiet())
+    with contextlib.ExitStack() as stack:
+        stream = None
+        if file is not None:  # whole lines, if several runs append
+            form = "json"
+            with file_faults(file, "file.unwritable"):
+                stream = stack.enter_context(file.open("a", encoding="ascii", buffering=1))
+        if has_bar:
+            bar = click.progressbar(cards, count, "cards", show_pos=True, file=sys.stderr)
+            cards = stack.enter_context(bar)
+        for outcome, lines in cards:
+            if isinstance(outcome.result, LocalFault) and str(outcome.result) not in faults:
+                frame.print_error(outcome.result)
+                faults.add(str(outcome.result))
+            if form == "sarif":
+                results.append(outcome.to_scan_result())
+            elif form == "json":
+                frame.print_json(outcome.to_json(), indent=None if is_lines else 2, file=stream)
+            else:
+                for line in lines:
+                    frame.write_line(line, err=err)
+            statuses.append(outcome.result.exit_status)
+    if form == "sarif":
+        from cardsign.cli.sarif import sarif_log
 
-# A run over many cards.
+        frame.print_json(sarif_log(results, heaviest(statuses)))
+    return statuses
+
 
 _OUTCOMES: Final = {
     errors.EXIT_OK: "trusted",
@@ -248,92 +231,7 @@ _OUTCOMES: Final = {
 }
 
 
-class Shown(NamedTuple):
-    """What is shown of one card: all that a worker process sends back.
-
-    Attributes:
-        status: The exit status.
-        lines: The text.
-        value: The JSON value, or a `ScanResult` for code scanning.
-        fault: What kept the card from a verdict.
-    """
-
-    status: int
-    lines: Sequence[str] = ()
-    value: Any = None
-    fault: LocalFault | None = None
-
-
-def _show_each(
-    cards: Iterable[Shown],
-    count: int,
-    file: Path | None = None,
-    *,
-    is_lines: bool = False,
-    err: bool = False,
-) -> list[int]:
-    """Show cards as they are judged, and return their exit statuses.
-
-    A terminal's stderr has a counter meanwhile, but under ``--quiet``. What keeps many cards from a
-    verdict is said once, and at the end for how many more it holds.
-
-    Args:
-        cards: What is shown of each.
-        count: How many there are.
-        file: Append the JSON values to this file, which is never read.
-        is_lines: Each JSON value is one line, though there be one alone.
-        err: Text goes to stderr.
-    """
-    indent = None if is_lines or count > 1 or file is not None else 2
-    statuses, results, faults = list[int](), [], Counter[str]()
-    with contextlib.ExitStack() as stack:
-        lines, write_counter = None, stack.enter_context(_counter(count))
-        if file is not None:  # whole lines, if several runs append
-            with file_faults(file, "file.unwritable"):
-                lines = stack.enter_context(file.open("a", encoding="ascii", buffering=1))
-        for shown in cards:
-            write_counter("")
-            if shown.fault is not None:
-                fault = f"{shown.fault}\n{shown.fault.finding.fix}"
-                if fault not in faults:
-                    frame.print_error(shown.fault)
-                faults[fault] += 1
-            for line in shown.lines:
-                frame.write_line(line, err=err)
-            if frame.asked_form() == "sarif":
-                results.append(shown.value)
-            elif shown.value is not None:
-                frame.print_json(shown.value, indent=indent, file=lines)
-            statuses.append(shown.status)
-            write_counter(f"{len(statuses)}/{count} cards")
-    if more := faults.total() - len(faults):
-        noun = "fault" if len(faults) == 1 else "faults"
-        say(f"the same {noun} for {counted(more, 'more card')}")
-    if frame.asked_form() == "sarif":
-        from cardsign.cli.sarif import sarif_log
-
-        frame.print_json(sarif_log(results, heaviest(statuses)))
-    return statuses
-
-
-@contextlib.contextmanager
-def _counter(count: int) -> Iterator[Callable[[str], None]]:
-    """Yield what writes a counter to a terminal's stderr, which is taken away at the end."""
-    can_take_back = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-    def write(text: str) -> None:
-        if count > 1 and can_take_back and not frame.is_quiet():
-            with contextlib.suppress(OSError):
-                click.echo(f"\r{text}\033[K", nl=False, err=True)
-
-    write(f"0/{count} cards")
-    try:
-        yield write
-    finally:
-        write("")
-
-
-def _summary(statuses: Sequence[int], of: str = "") -> str:
+def _summarize(statuses: Sequence[int], of: str = "") -> str:
     """Return how many cards came to what, in one line."""
     counts = ((statuses.count(status), words) for status, words in _OUTCOMES.items())
     summary = ", ".join(f"{count:,} {words}" for count, words in counts if count)
@@ -347,11 +245,8 @@ def _summary(statuses: Sequence[int], of: str = "") -> str:
 def peers() -> None:
     """Verify the cards of the issuers in the policy, and show their state.
 
-    `cards` in trust.toml lists the cards of an issuer; see cardsign trust add --card.
+    `cards` in trust.toml lists the cards of an issuer.
     """
-
-
-# What is known about issuers, without any request.
 
 
 @peers.command("status", example="cardsign peers status")
@@ -396,30 +291,21 @@ def _known(by_policy: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
         session, now = by_policy.session(issuer), by_policy.clock()
     except UsageFault as fault:
         return {**state, "alarms": [fault.finding.to_json()]}
-    trust, alarms = look_ahead(session, now)
+    _, alarms = look_ahead(session, now)
     keyset, release = session.keyset, session.release
-    ends = [end for end in trust.deadlines if end > now.timestamp()]
     return {
         **state,
         "keyset": keyset and keyset.label,
         "keyset_until": keyset and utc(keyset.exp).isoformat(),
         "release": release and release.seq,
         "release_until": release and utc(release.exp).isoformat(),
-        "last_signed": utc(session.newest_iat).isoformat() if session.newest_iat else None,
-        "until": utc(min(ends)).isoformat() if ends else None,
         "alarms": [alarm.to_json() for alarm in alarms],
     }
 
 
-# What the cards are worth now.
-
 #: What needs a person though the card is trusted: the issuer's roots may be stolen, or a
 #: statement that was seen is withheld, and what is remembered ends.
 _ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
-#: What only says that something is missing; why it is, another reason may say.
-_MISSING: Final = frozenset({"trust.freshness_unknown", "trust.no_keys"})
-
-_Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 
 
 @peers.command("verify", example="cardsign peers verify --update --trust trust.toml")
@@ -438,37 +324,35 @@ def verify_peers(
     """Verify all cards of all issuers, or of those named.
 
     Each card is fetched with the statements that its issuer's anchor needs. An error with one
-    card does not stop the others. Each result is one line on stdout, or an object with --json;
-    --quiet leaves out trusted cards. Summary and progress go to stderr.
+    card does not stop the others. Results go to stdout, with --json as one object a line; --quiet
+    leaves out trusted cards. Summary and progress go to stderr.
 
     Exit status: 0 all required cards are trusted; 1 one is not, or a statement of its issuer has
     vanished or was replaced by another with the same number; 2 a fault of this machine; 3 none of
     these, but one card got no verdict. Optional peers do not change it.
     """
     policy = verifier.needed_policy(trust_file)
-    checks = _cards_to_check(policy, names)
+    tasks = _cards_to_check(policy, names)
     by_policy = Verifier(policy, net=frame.fetch_settings(insecure))
-
-    def check(task: _Check) -> Outcome:
-        issuer, url = task
-        discovery = by_policy.look_up(url, Subject(issuer=issuer.name))
-        return Outcome(discovery.url, discovery.report, discovery.untrusted_card)
-
     checked: list[tuple[TrustedIssuer, Outcome]] = []
 
-    def results() -> Iterator[Shown]:
-        for (issuer, url), result in in_threads(check, checks, verifier.CONCURRENCY):
-            outcome = result if isinstance(result, Outcome) else Outcome(url, result)
-            checked.append((issuer, outcome))
-            yield _peer_view(issuer, outcome)
+    def check(task: tuple[TrustedIssuer, str]) -> Outcome:
+        batch = Batch(by_policy, Subject(issuer=task[0].name))
+        return attempt(task[1], lambda: batch.examine(task[1]))
 
-    statuses = _show_each(results(), len(checks), is_lines=True)
+    def results() -> Iterator[tuple[Outcome, Iterable[str]]]:
+        with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
+            for (issuer, _), outcome in zip(tasks, pool.map(check, tasks), strict=True):
+                checked.append((issuer, outcome))
+                yield outcome, _peer_lines(issuer, outcome)
+
+    statuses = _show_each(results(), len(tasks), is_lines=True)
     if update:
         for name in by_policy.raise_lock():
             say(f"{policy.lock} has newer statements of {name} now; commit it")
-    issuers = len({issuer.name for issuer, _ in checks})
-    line = _summary(statuses, f" of {counted(issuers, 'issuer')}")
-    alarmed = [issuer.peer for issuer, outcome in checked if _alarms(outcome)]
+    issuers = len({issuer.name for issuer, _ in tasks})
+    line = _summarize(statuses, f" of {counted(issuers, 'issuer')}")
+    alarmed = [issuer.peer for issuer, outcome in checked if _has_alarm(outcome)]
     say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
     required = (outcome for issuer, outcome in checked if issuer.peer == "required")
     status = heaviest(outcome.result.exit_status for outcome in required)
@@ -476,57 +360,24 @@ def verify_peers(
     return errors.EXIT_NOT_TRUSTED if needs_action else status
 
 
-def _alarms(outcome: Outcome) -> list[Finding]:
-    return [reason for reason in outcome.reasons if reason.code in _ALARMS]
+def _has_alarm(outcome: Outcome) -> bool:
+    return any(reason.code in _ALARMS for reason in outcome.reasons)
 
 
-def _peer_view(issuer: TrustedIssuer, outcome: Outcome) -> Shown:
-    """Return what is shown of one card; under ``--quiet`` a trusted one is left out."""
-    fault = outcome.result if isinstance(outcome.result, LocalFault) else None
-    shown, alarms = Shown(outcome.result.exit_status, fault=fault), _alarms(outcome)
-    if is_json():
-        return shown._replace(value=_checked_json(issuer, outcome))
-    if outcome.verdict == "trusted" and frame.is_quiet() and not alarms:
-        return shown
-    return shown._replace(lines=(_checked_line(issuer, outcome, alarms),))
-
-
-def _card_of(outcome: Outcome) -> tuple[str | None, int | None]:
-    """Return the name in the verified card, and how many skills it has; None without one."""
-    if isinstance(outcome.result, LocalFault) or outcome.result.card is None:
-        return None, None
-    name, skills = outcome.result.card.get("name"), outcome.result.card.get("skills")
-    return str(name), len(skills) if isinstance(skills, list) else 0
-
-
-def _checked_json(issuer: TrustedIssuer, outcome: Outcome) -> dict[str, Any]:
-    card, skills = _card_of(outcome)
-    members = {"name": issuer.name, "peer": issuer.peer, "card_name": card, "skills": skills}
-    return {**members, **outcome.to_json()}
-
-
-def _checked_line(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Finding]) -> str:
-    result, why = outcome.result, []
-    card, skills = _card_of(outcome)
-    if card is not None:
-        why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
-    if not isinstance(result, LocalFault) and result.valid_until is not None:
-        why.append(f"until {minute(result.valid_until)}")
-    reasons: Sequence[Finding] = outcome.reasons
-    if outcome.verdict != "trusted" and reasons:  # why it is not, and the alarms
-        first = reasons[0]
-        if first.code in _MISSING:
-            behind = ("statement.", "refresh.")
-            causes = (cause for cause in reasons if cause.code.startswith(behind))
-            first = next(causes, first)
-        reasons = tuple(dict.fromkeys((first, *alarms)))
-    why += [f"{reason.code}: {safe(reason.worded)}" for reason in reasons]
+def _peer_lines(issuer: TrustedIssuer, outcome: Outcome) -> Iterator[str]:
+    """Yield what is shown of one card; under ``--quiet`` a trusted one is left out."""
+    report = outcome.result
+    is_good = outcome.verdict == "trusted" and not _has_alarm(outcome)
+    if isinstance(report, LocalFault) or (is_good and frame.is_quiet()):
+        return
     optional = "" if issuer.peer == "required" else " (optional)"
-    begin = f"{outcome.verdict:<13}  {issuer.name}{optional}  {safe(outcome.name)}"
-    return f"{begin}  {'; '.join(why)}".rstrip()
+    yield from verdict_lines(f"{outcome.name}{optional}", report)
+    skills = report.card and report.card.get("skills")
+    if isinstance(skills, list):
+        yield f"  {counted(len(skills), 'skill')}"
 
 
-def _cards_to_check(policy: Policy, names: tuple[str, ...]) -> list[_Check]:
+def _cards_to_check(policy: Policy, names: tuple[str, ...]) -> list[tuple[TrustedIssuer, str]]:
     """Return the cards to check; none at all would be a check that cannot fail."""
     issuers = verifier.chosen_issuers(policy, names)
     checks = [(issuer, url) for issuer in issuers for url in dict.fromkeys(issuer.cards)]

@@ -39,7 +39,7 @@ COMMANDS_INTRODUCTION = (
 )
 LINT_INTRODUCTION = (
     "`cardsign lint CARD...` says what is wrong with cards, why, and how to fix it. A card is a "
-    "file, a folder, a URL, or REVISION:PATH in git. No signature is verified. The exit status is "
+    "file, a folder or a URL. No signature is verified. The exit status is "
     "1 if a finding is at least a warning; `--fail-on` names another severity. Of one card, 50 "
     "findings of a rule are listed, and 200 in all.",
     "`cardsign help RULE` says why a rule matters and how to fix what it finds, and has an "

@@ -10,7 +10,7 @@ cardsign lint "$card" --fail-on error
 # The card of the newest tag before this commit, if there is one: is the version high enough?
 previous=$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || true)
 if [ -n "$previous" ] && git cat-file -e "$previous:$card" 2>/dev/null; then
-  cardsign diff "$previous:$card" "$card"
+  git show "$previous:$card" | cardsign diff - "$card"
 fi
 
 cardsign sign "$card" --key env:CARD_KEY --public "$jwks" ${CARD_KID:+--kid "$CARD_KID"} -o "$signed"

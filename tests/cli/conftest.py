@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,39 +27,6 @@ from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.walk import FetchResult
 from cardsign.verify.verifier import Verifier
 from tests.support import LAX, PORTABLE
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """A bucket of S3 on this machine."""
-
-    files: Any
-
-    def put(self, name: str, data: bytes) -> str:
-        """Write an object; its URL."""
-        with self.files.open(f"cards/{name}", "wb") as stream:
-            stream.write(data)
-        return f"s3://cards/{name}"
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[Store]:
-    """A server of S3 by moto, to which all environment variables lead."""
-    import fsspec
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    with pytest.MonkeyPatch.context() as patch:
-        _, port = server.get_host_and_port()
-        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        files = fsspec.filesystem("s3", use_listings_cache=False)
-        files.mkdir("cards")
-        yield Store(files)
-    server.stop()
 
 
 @pytest.fixture
