@@ -10,8 +10,7 @@ import json
 import logging
 import math
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -27,7 +26,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, ServeFault
 from cardsign.publish.generation import Generation
-from cardsign.server.providers import RETRY_SECONDS, Denied, Provider, Unavailable
+from cardsign.server.providers import RETRY_SECONDS, Denied, Forbidden, Provider, Unavailable
 from cardsign.urls import Headers
 
 log = logging.getLogger(__name__)
@@ -50,8 +49,6 @@ _OTHER_METHODS: Final = re.compile(
     "|message/(send|stream)|tasks/(get|list|cancel|resubscribe)"
     "|tasks/pushNotificationConfig/(set|get|list|delete)"
 )
-#: The realm where the card declares no scheme that a provider takes.
-FALLBACK_REALM: Final = "extended-agent-card"
 #: A client that sends no version means 0.3 (A2A 1.0 3.6.2); both get the same signed bytes.
 _VERSIONS: Final = ("", "0.3", "1.0")
 
@@ -132,7 +129,13 @@ BAD_VERSION: Final = ErrorKind(-32009, 400, "VERSION_NOT_SUPPORTED")
 UNAUTHENTICATED: Final = ErrorKind(-32000, 401, rpc_status=401)
 FORBIDDEN: Final = ErrorKind(-32000, 403, rpc_status=403)
 UNAVAILABLE: Final = ErrorKind(-32000, 503, rpc_status=503)
-BAD_CREDENTIALS: Final = ErrorKind(-32000, 400, rpc_status=400)
+
+
+#: By the code of the reader; any other is a parse error.
+_NO_CALL: Final = {
+    "json.too_large": (TOO_LARGE, TOO_LONG),
+    "json.not_object": (INVALID_REQUEST, "the request is not one JSON object"),
+}
 
 
 class A2AError(HTTPException):
@@ -189,7 +192,7 @@ def answer_error(error: HTTPException) -> Response:
     return response
 
 
-def json_response(value: Json, status: int, headers: dict[str, str]) -> Response:
+def json_response(value: object, status: int, headers: dict[str, str]) -> Response:
     """Return a JSON response that no browser takes for anything else."""
     body = json.dumps(value, separators=(",", ":"))
     return Response(body, status, headers | NO_SNIFF, mimetype="application/json")
@@ -207,11 +210,8 @@ def parse_call(untrusted_body: bytes) -> dict[str, Json]:
     try:
         call = parse_object(untrusted_body, max_bytes=MAX_CALL_BYTES)
     except JsonRefused as exc:
-        if exc.code == "json.too_large":
-            raise A2AError(TOO_LARGE, TOO_LONG) from exc
-        if exc.code == "json.not_object":
-            raise A2AError(INVALID_REQUEST, "the request is not one JSON object") from exc
-        raise A2AError(PARSE_ERROR, f"the request is not strict JSON ({exc.code})") from exc
+        kind, message = _NO_CALL.get(exc.code, (PARSE_ERROR, "the request is not strict JSON"))
+        raise A2AError(kind, f"{message} ({exc.code})") from exc
     if isinstance(call.get("id"), bool | list | dict):
         raise A2AError(INVALID_REQUEST, "id is not a string, number or null")
     g.call_id = call.get("id")  # which each answer repeats from here on
@@ -255,9 +255,9 @@ class ExtendedCards:
 
     Raises:
         InputRefused: One of them is no card.
-        ServeFault: ``serve.corrupt_generation``: it is no extended card; ``serve.schemes``: the
-            public card demands a scheme that none of them takes,
-            so callers who do as it says would be turned away (threat 26).
+        ServeFault: ``serve.corrupt_generation``: it is no extended card; ``serve.schemes``: none of
+            the providers takes all that an alternative of the public card demands, so callers who
+            do as it says would be turned away (threat 26).
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class ExtendedCards:
         providers: tuple[Provider, ...],
         now: Callable[[], float],
     ) -> None:
-        self._providers, self._now = providers, now
+        self._now = now
         self.is_declared = declares_extended_card(card)
         self._cards: dict[str, tuple[Document, int]] = {}
         for audience, body in generation.extended.items():
@@ -279,26 +279,27 @@ class ExtendedCards:
         #: Whether there is any, also one that has expired.
         self.are_published = bool(self._cards)
         schemes = schemes_of(card)
-        #: What the card demands: alternatives, each the names of schemes that go together.
-        self._alternatives = [
-            frozenset(requirement.schemes) for requirement in requirements_of(card, schemes)
-        ]
-        #: By provider: the names of the schemes of the card that it takes.
-        self._taken = {
-            provider: [name for name, scheme in schemes.items() if provider.gives(scheme)]
+        requirements = requirements_of(card, schemes)
+        needs = [frozenset(need.schemes) for need in requirements if need.schemes]
+        taken = {
+            provider: {name for name, scheme in schemes.items() if provider.gives(scheme)}
             for provider in providers
         }
         if self.are_published and providers:
-            self._check_schemes(card)
-
-    def _check_schemes(self, card: Mapping[str, Json]) -> None:
-        for problem in security_problems(card):
-            message = f"it cannot be read what the public card demands: {problem.message}"
-            raise ServeFault("serve.schemes", message)
-        demanded = frozenset[str]().union(*self._alternatives)
-        for name in sorted(demanded.difference(*self._taken.values())):
-            message = f"the public card demands {name!r}, and no provider of the server takes it"
-            raise ServeFault("serve.schemes", message)
+            for problem in security_problems(card):
+                message = f"it cannot be read what the public card demands: {problem.message}"
+                raise ServeFault("serve.schemes", message)
+            for need in needs:
+                if not any(need <= names for names in taken.values()):
+                    words = " with ".join(map(repr, sorted(need)))
+                    message = f"the public card demands {words}, and no provider takes that"
+                    raise ServeFault("serve.schemes", message)
+        #: Each takes all that an alternative of the card demands, or what no alternative names.
+        self._providers = [
+            provider
+            for provider, names in taken.items()
+            if any(need <= names for need in needs) or not any(need & names for need in needs)
+        ]
 
     def check_offer(self, request: Request) -> None:
         """Check what the public card says already, and may be said before authentication.
@@ -330,79 +331,32 @@ class ExtendedCards:
     def authenticate(self, request: Request) -> str:
         """Return the audience of a caller, by the head of the request alone.
 
-        By the first provider that knows the credential, if it is all that the card demands; by
-        several that agree where the card demands schemes together.
+        The first provider that knows the credential decides.
 
         Raises:
             A2AError: The caller is not known, or nobody could be.
         """
         if not self._providers:
             raise A2AError(NOT_CONFIGURED, "no extended card is configured")
-        denied: list[Denied] = []
-        audience, is_unreachable = None, False
-        shown = defaultdict[str, set[str]](set)  # the schemes of the credentials, by audience
-        for provider, names in self._taken.items():
+        denied, is_unreachable = list[Denied](), False
+        for provider in self._providers:
             try:
-                audience = provider.find_audience(request)
+                if audience := provider.find_audience(request):
+                    return audience
             except Denied as exc:
                 log.info("refused a credential (%s): %s", provider.name, exc)
                 denied.append(exc)
             except Unavailable as exc:
                 log.warning("could not check a credential (%s): %s", provider.name, exc.description)
                 is_unreachable = True
-            else:
-                if audience and self._are_enough(names, shown[audience]):
-                    break
-            audience = None
-        if audience is None and is_unreachable:
+        if is_unreachable:
             message = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
             raise A2AError(UNAVAILABLE, message)
-        if (audience or denied) and "access_token" in request.args:
-            # Queries end up in logs (RFC 6750 2).
-            challenges = self._challenges("invalid_request")
-            raise A2AError(BAD_CREDENTIALS, "send one token, in the header", challenges)
-        if audience is None:
-            raise self._refusal(denied, is_part=bool(shown))
-        return audience
-
-    def _are_enough(self, names: list[str], shown: set[str]) -> bool:
-        """Return whether a credential for some schemes opens a card, beside those shown before."""
-        shown.update(names)
-        # One whose schemes no alternative names is the operator's own, and opens the card too.
-        is_own = not any(alternative.intersection(names) for alternative in self._alternatives)
-        return is_own or any(need and need <= shown for need in self._alternatives)
-
-    def _refusal(self, denied: list[Denied], *, is_part: bool) -> A2AError:
-        """Return the refusal of a caller who sent nothing, or nothing that opens a card."""
-        scopes = next((exc.scopes for exc in denied if exc.scopes is not None), None)
-        if scopes is not None:
-            lacking = f"; it lacks {' or '.join(scopes)}" if scopes else ""
-            message = f"the credential opens no extended card{lacking}"
-            return A2AError(FORBIDDEN, message, self._challenges("insufficient_scope", scopes))
-        message = "send all credentials that the card demands together"
-        if not is_part or denied:
-            message = "the credential is not valid" if denied else "send a credential"
-        challenges = self._challenges("invalid_token" if denied else "")
-        return A2AError(UNAUTHENTICATED, message, challenges)
-
-    def _challenges(self, error: str, scopes: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return one challenge for each scheme that the card declares, named after it."""
-        challenges = {
-            provider.challenge(re.sub(r"[^ -~]", "?", name), error, scopes): None
-            for provider, names in self._taken.items()
-            for name in names
-        }
-        fallback = self._providers[0].challenge(FALLBACK_REALM, error, scopes)
-        return tuple(challenges) or (fallback,)
-
-    def find_problems(self) -> Iterator[str]:
-        """Yield what of the cards and their providers does not fit together, a line each."""
-        if not self.is_declared:
-            return
-        for audience, (_, expires) in self._cards.items():
-            if expires <= self._now():
-                yield f"the extended card of audience {audience} has expired and is not served"
-        if not self._cards:
-            yield "the public card declares an extended card, but none was published"
-        if not self._providers:
-            yield "there is no token, so the extended card cannot be asked for"
+        kind, error, message = UNAUTHENTICATED, "", "send a credential"
+        if denied:
+            error, message = "invalid_token", "the credential is not valid"
+        if any(isinstance(exc, Forbidden) for exc in denied):
+            kind, error = FORBIDDEN, "insufficient_scope"
+            message = "the credential opens no extended card"
+        challenges = dict.fromkeys(provider.challenge(error) for provider in self._providers)
+        raise A2AError(kind, message, tuple(challenges))

@@ -7,7 +7,6 @@ the `Site` of `site.py`, which is exchanged when a publication changes; rules an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
@@ -21,31 +20,21 @@ from cardsign.server.a2a import NO_SNIFF, NO_STORE, Document
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Agent, Publications, midnight, public_document
 from cardsign.server.traffic import count_requests, limit_rate
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 #: In the environment of a request: whether its body was read, and what a mount refuses it with.
 BODY_WAS_READ: Final = "cardsign.body_was_read"
 REFUSAL: Final = "cardsign.refusal"
+HEALTH_PATH: Final = "/healthz"
+CATALOGUE_PATH: Final = "/a2a/agents"
 #: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
 MAX_PAGE: Final = 100
-PREFLIGHT: Final = {
-    **dict(ANY_ORIGIN),
-    "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
-    "Access-Control-Allow-Headers": "A2A-Version, If-Modified-Since, If-None-Match",
-    "Access-Control-Max-Age": "86400",
-}
+PREFLIGHT: Final = {**dict(ANY_ORIGIN), "Access-Control-Allow-Headers": "*"}
 #: What is served at the root where there is no agent, if that is asked for. It has no signature,
 #: so that nobody can take it for a card.
-PLACEHOLDER: Final = (
-    b'{"name":"No agent","description":"No agent is published on this host yet.",'
-    b'"version":"0.0.0","supportedInterfaces":[],"capabilities":{},'
-    b'"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}'
-)
-_PLACEHOLDER_DOCUMENT: Final = public_document(
-    PublicFile(PLACEHOLDER, "application/json", 60), None
-)
+PLACEHOLDER: Final = b'{"name":"No agent","version":"0.0.0","supportedInterfaces":[],"skills":[]}'
 
 
 def create_app(
@@ -88,18 +77,15 @@ def add_rules(app: Flask, settings: ServerSettings) -> None:
         app.add_url_rule(rule, view_func=view, methods=METHODS, provide_automatic_options=False)
 
     below = settings.agent_path.rstrip("/").replace("{name}", "<agent_name>")
-    add("/healthz", show_health)
-    add("/readyz", show_readiness)
+    add(HEALTH_PATH, show_probe)
+    add("/readyz", show_probe)
     if settings.catalogue:
-        add(settings.catalogue, show_catalogue)
+        add(CATALOGUE_PATH, show_catalogue)
     add("/.well-known/<path:name>", show_document)
     add(f"{below}/.well-known/<path:name>", show_document)
     add(f"{below}/<path:path>", answer_interface)
-    if settings.page:
-        add(f"{below}/", show_page)
-        add("/", show_page)
-    else:
-        add("/", answer_interface)
+    add(f"{below}/", show_page)
+    add("/", show_page)
     add("/<path:path>", answer_interface)
 
 
@@ -115,7 +101,7 @@ def show_document(name: str, agent_name: str | None = None) -> Response:
     document = shown.documents.get(path) if shown else None
     is_card = path in (CARD_PATH, LEGACY_CARD_PATH) and agent_name is None
     if publications.settings.placeholder and is_card and not site.agents:
-        document = _PLACEHOLDER_DOCUMENT
+        document = public_document(PublicFile(PLACEHOLDER, "application/json", 60), None)
     if document is None:
         return answer_interface(path.removeprefix("/"), agent_name)
     sunset = publications.settings.sunset
@@ -130,7 +116,7 @@ def show_page(agent_name: str | None = None) -> Response:
     site = publications.site
     agent = site.root if agent_name is None else site.agents.get(agent_name)
     wants_page = "text/html" in request.headers.get("Accept", "")
-    is_shown = wants_page and request.method in ("GET", "HEAD")
+    is_shown = publications.settings.page and wants_page and request.method in ("GET", "HEAD")
     if agent is None or not agent.generation.card or not is_shown:
         return answer_interface("", agent_name)
     return agent.find_page(publications.now()).respond()
@@ -145,18 +131,16 @@ def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
     if agent is not None:
         places.append(f"/{path}")
     else:
-        named = (site.find_interface(place, request.host) for place in places)
-        agent = next(filter(None, named), None)
+        agent = next(filter(None, map(site.find_interface, places)), None)
     if agent is None:
         raise exceptions.NotFound
-    allowed = [way for way, paths in agent.paths.items() if not paths.keys().isdisjoint(places)]
+    allowed = {method for method, paths in agent.paths.items() if not paths.isdisjoint(places)}
+    if EXTENDED_PATH in places:  # of each agent, whatever its card names
+        allowed |= {"GET", "HEAD"}
     if not allowed:
         raise exceptions.NotFound
-    allowed.append("OPTIONS")
     if request.method not in allowed:
-        raise exceptions.MethodNotAllowed(valid_methods=allowed)
-    if request.method == "OPTIONS":
-        return Response(status=204, headers={"Allow": ", ".join(allowed)} | NO_SNIFF)
+        raise exceptions.MethodNotAllowed(valid_methods=sorted(allowed))
     return answer_rpc(agent) if request.method == "POST" else show_extended_card(agent)
 
 
@@ -188,15 +172,11 @@ def answer_rpc(agent: Agent) -> Response:
 
 def show_catalogue() -> Response:
     """Answer with the cards of all agents as signed, a page at a time."""
-    limit, offset = request.args.get("limit", str(MAX_PAGE)), request.args.get("offset", "0")
-    is_page = all(re.fullmatch("[0-9]{1,9}", number) for number in (limit, offset))
-    if not is_page or int(limit) == 0 or request.args.keys() - {"limit", "offset"}:
-        message = f"limit is 1 to {MAX_PAGE}, offset 0 or more, and nothing else is asked"
-        raise exceptions.BadRequest(message)
+    limit, offset = (request.args.get(name, 0, int) for name in ("limit", "offset"))
     site = find_publications().site
-    agents = [agent for agent in site.agents.values() if agent.generation.card]
-    page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
-    shown = [agent.generation for agent in page]
+    agents = [agent.generation for agent in site.agents.values() if agent.generation.card]
+    first = max(offset, 0)
+    shown = agents[first : first + (limit if 0 < limit < MAX_PAGE else MAX_PAGE)]
     cards = b",".join(generation.card for generation in shown)
     file = PublicFile(
         b'{"agents":[%b],"total":%d}' % (cards, len(agents)),
@@ -207,15 +187,14 @@ def show_catalogue() -> Response:
     return answer_public(public_document(file, newest))
 
 
-def show_health() -> Response:
-    """Answer that the process is alive."""
-    return answer_probe("ok", 200)
-
-
-def show_readiness() -> Response:
-    """Answer whether there is something to serve."""
-    is_ready = bool(find_publications().site.agents)
-    return answer_probe("ready" if is_ready else "no agent", 200 if is_ready else 503)
+def show_probe() -> Response:
+    """Answer that the process is alive, and at ``/readyz`` whether it has something to serve."""
+    if request.method not in ("GET", "HEAD"):
+        raise exceptions.MethodNotAllowed(valid_methods=("GET", "HEAD"))
+    site = find_publications().site
+    is_well = bool(site.agents) or request.path == HEALTH_PATH
+    status = {"status": "ok" if is_well else "no agent", **site.summarize()}
+    return a2a.json_response(status, 200 if is_well else 503, NO_STORE)
 
 
 # Parts of the views.
@@ -235,14 +214,6 @@ def answer_public(document: Document) -> Response:
     if document.older and request.headers.get("A2A-Version", "").strip().startswith("0."):
         document = document.older
     return document.respond()
-
-
-def answer_probe(status: str, code: int) -> Response:
-    """Answer a probe, which no cache keeps."""
-    if request.method not in ("GET", "HEAD"):
-        raise exceptions.MethodNotAllowed(valid_methods=("GET", "HEAD"))
-    summary = find_publications().site.summarize()
-    return a2a.json_response({"status": status, **summary}, code, NO_STORE)
 
 
 def read_body() -> bytes:

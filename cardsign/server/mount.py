@@ -29,7 +29,7 @@ from werkzeug.wsgi import get_content_length, get_input_stream
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG
-from cardsign.server.app import BODY_WAS_READ, REFUSAL, create_app
+from cardsign.server.app import BODY_WAS_READ, CATALOGUE_PATH, REFUSAL, create_app
 from cardsign.server.settings import DEFAULT_SETTINGS, INSTANT, ServerSettings
 from cardsign.server.site import Publications
 from cardsign.urls import EXTENDED_PATH, STATEMENTS_PATH
@@ -315,7 +315,7 @@ def needs_thread(environ: WSGIEnvironment, settings: ServerSettings) -> bool:
     """Return whether an answer may wait for a body or another host, or is much work."""
     path = environ["SCRIPT_NAME"] + environ["PATH_INFO"]
     counts_elsewhere = settings.rate and settings.rate_storage != "memory://"
-    if counts_elsewhere or not environ[BODY_WAS_READ] or path in (settings.catalogue, "/metrics"):
+    if counts_elsewhere or not environ[BODY_WAS_READ] or path in (CATALOGUE_PATH, "/metrics"):
         return True
     is_for_known = environ["REQUEST_METHOD"] == "POST" or path.endswith(_EXTENDED_ENDS)
     return is_for_known and any(provider.type not in INSTANT for provider in settings.providers)

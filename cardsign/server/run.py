@@ -11,7 +11,6 @@ import contextlib
 import errno
 import json
 import logging
-import multiprocessing
 import os
 import pickle
 import signal
@@ -20,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -29,15 +28,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, abort, jsonify, request
+from flask import Flask, Response, abort, request
 from werkzeug import exceptions
 
-from cardsign.card.values import Json
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, install_hint
-from cardsign.files import MAX_INPUT_BYTES, file_stamp
-from cardsign.findings import counted
+from cardsign.files import MAX_INPUT_BYTES, file_stamp, write_atomic
 from cardsign.server import mount
-from cardsign.server.a2a import NO_STORE, json_response
+from cardsign.server.a2a import NO_STORE, answer_error, json_response
 from cardsign.server.app import REFUSAL, create_app
 from cardsign.server.settings import DEFAULT_SETTINGS, LOOPBACK, ServerSettings, in_networks
 from cardsign.server.site import Publications
@@ -46,8 +43,6 @@ from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
 
 if TYPE_CHECKING:
-    from multiprocessing.sharedctypes import Synchronized
-
     from cardsign.batch import Batch
 
 log = logging.getLogger(__name__)
@@ -57,8 +52,6 @@ HEADER_SECONDS: Final = 10
 SHUTDOWN_SECONDS: Final = 3
 #: Connections, idle ones too, beyond which granian accepts none.
 BACKPRESSURE: Final = 8192
-MAX_CHECKED: Final = 4 * 1024 * 1024  # bytes of settings in the memory of all processes
-MAX_SHOWN: Final = 256  # characters of a path in the log
 _SIGNAL_SECONDS: Final = 0.1
 #: How long a policy, its lock and its statements count before they are read again.
 FRESH_SECONDS: Final = 10.0
@@ -96,73 +89,44 @@ def serve(
     host, port = split_address(bind, "--bind takes HOST:PORT")
     settings = read_settings()
     check_settings(settings)
-    # What workers go by, since the operator's own file may be broken when one is started again.
-    # It has no lock, with which a worker that is killed could end.
-    checked, reloads = multiprocessing.RawArray("c", MAX_CHECKED), multiprocessing.Value("L", 0)
     with (
         reserve_address(host, port) as address,
-        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
+        tempfile.TemporaryDirectory(prefix="cardsign-") as folder,
     ):
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before workers import the library
+        # What workers go by, since the operator's own file may be broken when one is started again.
+        checked = Path(folder, "settings")
         publications = Publications(location, settings)  # fails before anything listens
-        share(settings, checked)
-        _warn_of_slow_clients(settings, address)
+        write_atomic(checked, pickle.dumps(settings))
+        if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
+            log.warning(
+                "slow clients can hold threads of this server; put a proxy that reads requests "
+                "whole in front, and say so: behind_proxy = true"
+            )
         server = make_server(settings, address)
 
         def reload(*_: object) -> None:
             nonlocal publications
-            if newer := _read_again(location, read_settings, publications, checked):
-                publications.stopped.set()
-                publications = newer
-                publications.start_watching()
-                reloads.value += 1
-                log.info("reading settings and tokens again")
+            try:
+                settings = read_settings()
+                check_settings(settings, is_running=True)
+                newer = Publications(location, settings, previous=publications)
+                write_atomic(checked, pickle.dumps(settings))
+            except Exception as exc:  # noqa: BLE001  the boundary: the main thread has to go on
+                log.error("the settings stay as they were: %s", exc)
+                return
+            publications.stopped.set()
+            publications = newer
+            publications.start_watching()
+            log.info("reading settings and tokens again")
 
         @server.on_startup  # type: ignore[untyped-decorator]
         def start_parent() -> None:
             signal.signal(signal.SIGHUP, reload)  # granian's own would end each worker
             publications.start_watching()
-            summary = publications.site.summarize()
-            announce(address, f"serving {_describe(summary)} on", summary, as_json=as_json)
+            announce(address, "serving on", as_json=as_json)
 
-        run_server(server, partial(Worker, location, checked, reloads))
-
-
-def _read_again(
-    location: Path,
-    read_settings: Callable[[], ServerSettings],
-    previous: Publications,
-    checked: Any,
-) -> Publications | None:
-    """Return what is served by the settings of now; None where they do not do, which is logged."""
-    try:
-        settings = read_settings()
-        check_settings(settings, is_running=True)
-        newer = Publications(location, settings, previous=previous)
-        share(settings, checked)
-    except Exception as exc:  # noqa: BLE001  the boundary: the main thread has to go on
-        log.error("the settings stay as they were: %s", exc)
-        return None
-    return newer
-
-
-def _warn_of_slow_clients(settings: ServerSettings, address: tuple[str, int]) -> None:
-    if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
-        log.warning(
-            "slow clients can hold threads of this server; put a proxy that reads requests "
-            "whole in front, and say so: behind_proxy = true"
-        )
-
-
-def _describe(summary: Mapping[str, int]) -> str:
-    ((noun, number),) = summary.items()
-    return counted(number, "agent") if noun == "agents" else f"generation {number}"
-
-
-def share(settings: ServerSettings, checked: Any) -> None:
-    """Write settings into the memory that workers share; ValueError if they are too long."""
-    data = pickle.dumps(settings)
-    checked[: len(data)] = data
+        run_server(server, partial(Worker, location, checked))
 
 
 def check_settings(settings: ServerSettings, *, is_running: bool = False) -> None:
@@ -212,10 +176,10 @@ def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> An
         workers_kill_timeout=SHUTDOWN_SECONDS,
         log_level=LogLevels.error,
         log_access=settings.access_log,
-        log_dictconfig={  # granian would talk on stdout, which is for data
-            "formatters": {"access": {"()": "cardsign.server.run.AccessLine"}},
-            "handlers": {"console": stderr, "access": {**stderr, "formatter": "access"}},
-        },
+        # It would talk on stdout, which is for data.
+        log_dictconfig={"handlers": {"console": stderr, "access": stderr}},
+        # No path can forge a line, nor write to a terminal; what a query holds is the client's.
+        log_access_format="%(addr)s [%(time)s] %(method)s %(path).256a %(status)d %(dt_ms).1f ms",
     )
     server.main_loop_interrupt = SignalFlag()
     return server
@@ -276,17 +240,15 @@ class Worker:
 
     Args:
         location: What is served, as :class:`cardsign.server.site.Publications` has it.
-        checked: The settings that the parent has read and checked, pickled.
-        reloads: Counts the signals to read settings and tokens again.
+        checked: The file with the settings that the parent has read and checked, pickled.
     """
 
-    def __init__(self, location: Path, checked: Any, reloads: Synchronized[int]) -> None:
+    def __init__(self, location: Path, checked: Path) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
         log_to_stderr()
         for name in ("cardsign.events", "cardsign.server.site"):  # the parent says it once
             logging.getLogger(name).disabled = True
         self._location, self._checked = location, checked
-        self._reloads, self._loaded = reloads, reloads.value
         self._app = self._load()
         settings: ServerSettings = self._app.extensions["cardsign"].settings
         self._threads = ThreadPoolExecutor(settings.threads, "cardsign")
@@ -303,7 +265,8 @@ class Worker:
         await mount.answer_by_wsgi(app, environ, send, threads)
 
     def _load(self, previous: Publications | None = None) -> Flask:
-        settings = pickle.loads(self._checked[:])  # noqa: S301  of our own parent
+        self._loaded = file_stamp(self._checked)
+        settings = pickle.loads(self._checked.read_bytes())  # noqa: S301  of our own parent
         publications = Publications(self._location, settings, previous=previous)
         app = create_app(publications)
         publications.wait_for_others()
@@ -311,10 +274,10 @@ class Worker:
         return app
 
     def _reload(self) -> None:
-        """Read settings and tokens again if the parent says so."""
-        if self._reloads.value == self._loaded:
+        """Read settings and tokens again if the parent has."""
+        if file_stamp(self._checked) == self._loaded:
             return
-        self._loaded, replaced = self._reloads.value, self._app.extensions["cardsign"]
+        replaced = self._app.extensions["cardsign"]
         try:
             self._app = self._load(replaced)
             replaced.stopped.set()
@@ -322,9 +285,7 @@ class Worker:
             log.exception("still serving by the settings that were read before")
 
 
-def announce(
-    address: tuple[str, int] | Path, words: str, members: Mapping[str, Json], *, as_json: bool
-) -> None:
+def announce(address: tuple[str, int] | Path, words: str, *, as_json: bool) -> None:
     """Say where requests are answered, once they are: in a line, and perhaps as JSON on stdout."""
     family, url = socket.AF_UNIX, f"unix:{address}"
     if not isinstance(address, Path):
@@ -336,7 +297,7 @@ def announce(
             while client.connect_ex(str(address) if isinstance(address, Path) else address):
                 time.sleep(0.02)
         if as_json:
-            print(json.dumps({**members, "url": url}), flush=True)
+            print(json.dumps({"url": url}), flush=True)
         log.info("%s %s", words, url)
 
     threading.Thread(target=wait_and_say, daemon=True).start()
@@ -358,29 +319,10 @@ def follow_parent(look: Callable[[], None] = lambda: None) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-class AccessLine(logging.Formatter):
-    """Writes a line of granian's access log as JSON, which no path can forge; without the query."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of one request."""
-        request: Any = record.args
-        line = {
-            "time": request["time"],
-            "client": request["addr"],
-            "method": request["method"],
-            "path": str(request["path"])[:MAX_SHOWN],
-            "status": request["status"],
-            "ms": round(request["dt_ms"], 1),
-        }
-        return json.dumps(line, separators=(",", ":"))
-
-
 class _Message(logging.Formatter):
     """Writes a line for the operator; of an event the message alone, which is JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        if record.name == "flask-limiter":
-            record.exc_info = None  # what matters is said, and a stack of Redis's client is not
         text = super().format(record)
         if record.name == "cardsign.events":
             return text
@@ -391,10 +333,9 @@ def log_to_stderr() -> None:
     """Write what the server has to say to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Message("%(message)s"))
-    for name, level in (("cardsign", logging.INFO), ("flask-limiter", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+    logger = logging.getLogger("cardsign")
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
 
 
 def split_address(text: str, expected: str) -> tuple[str, int]:
@@ -433,8 +374,8 @@ def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
             else:
                 reserved.close()  # elsewhere granian's socket would not be let in
         except (OSError, UnicodeError) as exc:
-            where = make_url((host, port)).removeprefix("http://")
-            raise ServeFault("serve.bind", f"{where} cannot be bound: {exc}") from exc
+            message = f"{make_url((host, port))} cannot be bound: {exc}"
+            raise ServeFault("serve.bind", message) from exc
         yield address, free_port
 
 
@@ -467,7 +408,7 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
         def start_parent() -> None:
             log_to_stderr()
             server.bind_uds = None  # granian would remove whatever is there at the end
-            announce(address, "answering POST /verify at", {}, as_json=as_json)
+            announce(address, "answering POST /verify at", as_json=as_json)
 
         run_server(server, partial(_load_verdicts, open_batch))
 
@@ -486,10 +427,9 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
     verdict is, and 503 while the policy or its lock cannot be read, as that of ``GET /healthz``.
     """
     app = Flask("cardsign-verdicts", static_folder=None)
-    app.json.sort_keys = False  # type: ignore[attr-defined]
     app.before_request(_refuse_strangers)
     app.register_error_handler(CardsignError, _show_fault)
-    app.register_error_handler(exceptions.HTTPException, _show_http_error)
+    app.register_error_handler(exceptions.HTTPException, answer_error)
 
     @lru_cache(maxsize=1)
     def read_at(_: int) -> Batch:
@@ -512,10 +452,9 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
             if names or subject.is_nobody:
                 subject = batch.verifier.subject_of(names, needed=True)
         except TypeError as exc:
-            hint = "Name whose card it must be by one of issuer=NAME, origin=ORIGIN and url=URL."
-            raise UsageFault("usage.invalid", str(exc), hint=hint) from exc
+            raise UsageFault("usage.invalid", str(exc)) from exc
         report = batch.verifier.judge(request.get_data(), subject, batch.statements)
-        return jsonify(report.to_json())
+        return json_response(report.to_json(), 200, {})
 
     return app
 
@@ -528,17 +467,11 @@ def _refuse_strangers() -> None:
         raise request.environ[REFUSAL]
 
 
-def _show_fault(fault: CardsignError) -> tuple[Response, int]:
+def _show_fault(fault: CardsignError) -> Response:
     is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
     if is_ours:
         log.error("%s", fault)
-    return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
-
-
-def _show_http_error(error: exceptions.HTTPException) -> tuple[Response, int, dict[str, str]]:
-    allowed = ", ".join(getattr(error, "valid_methods", None) or ())
-    shown = jsonify(error={"code": str(error.code), "message": error.name})
-    return shown, error.code or 500, {"Allow": allowed} if allowed else {}
+    return json_response({"error": fault.finding.to_json()}, 503 if is_ours else 400, NO_STORE)
 
 
 class WholeRequests:

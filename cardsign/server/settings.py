@@ -48,13 +48,6 @@ def _find_beside(file: Path, info: ValidationInfo) -> Path:
     return folder / file
 
 
-def _check_catalogue(path: str) -> str:
-    taken = ("/", "/healthz", "/readyz", "/metrics", "/extendedAgentCard")
-    if path in taken or path.startswith("/.well-known/"):
-        raise ValueError(f"= {path!r}: something else is at this path")
-    return path
-
-
 def _read_by(parse: Callable[[str], object], expected: str) -> AfterValidator:
     """Return what refuses a text that `parse` cannot read; an empty one is a setting left out."""
 
@@ -72,9 +65,6 @@ def _read_by(parse: Callable[[str], object], expected: str) -> AfterValidator:
 
 #: In a settings file it is relative to that file.
 _File = Annotated[Path, Field(strict=False), AfterValidator(_find_beside)]
-#: Without < and >, between which Flask finds a variable.
-_CATALOGUE_FORM: Final = StringConstraints(pattern=r"^(/[!-;=?-~]*)?$")
-_Catalogue = Annotated[str, _CATALOGUE_FORM, AfterValidator(_check_catalogue)]
 _Rate = Annotated[str, _read_by(limits.parse_many, "a rate, such as 100/minute")]
 _Url = Annotated[str, _read_by(parse_url, "a URL, such as https://login.example.com")]
 _Storage = Annotated[str, _read_by(limits.storage.storage_from_string, "memory:// or redis://HOST")]
@@ -86,7 +76,7 @@ NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
     "oidc": ("issuer", "aud"),
     "azure_ad": ("tenant", "aud"),
     "gcp_iap": ("aud",),
-    "aws_sigv4": ("rules",),
+    "aws_sigv4": ("url", "rules"),
     "api_key": ("token_file", "key"),
     "basic": ("token_file",),
     "mtls": (),
@@ -94,7 +84,7 @@ NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
 #: Those for which no other host is asked, so that nobody waits.
 INSTANT: Final = frozenset({"static_token", "api_key", "basic", "mtls"})
 LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-_OF_AWS: Final = ("account", "arn", "sub")
+_OF_AWS: Final = ("account", "arn")
 
 
 class _Table(BaseModel):
@@ -168,8 +158,7 @@ class ProviderSettings(_Table):
                 yield f"{'[[provider.rule]]' if name == 'rules' else repr(name)} is missing"
         if self.type == "aws_sigv4":
             if self.opens or any(rule.claim not in _OF_AWS for rule in self.rules):
-                names = " or ".join(_OF_AWS[:2])
-                yield f"anybody has an AWS account; let rules name {names}, and leave out 'opens'"
+                yield "anybody has an AWS account; let rules name account or arn, and no 'opens'"
         elif not (self.token_file or self.opens or self.rules):
             yield "nobody gets a card; say 'opens', or add [[provider.rule]]"
         plain = [url for url in (self.issuer, self.url) if url.startswith("http://")]
@@ -194,7 +183,7 @@ class ServerSettings(_Table):
         disabled: The names of agents that are not served, of several.
         root: Of several agents, whose card is at the root too; None for none's.
         agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
-        catalogue: Where all cards are listed; empty for nowhere.
+        catalogue: Whether ``/a2a/agents`` lists all cards.
         placeholder: Whether a host without agents has an unsigned card at its root, not 404.
         page: Whether ``/`` answers a page for people, if HTML is asked for.
         rate: How often one client may ask, such as ``100/minute``; empty for no limit.
@@ -217,7 +206,7 @@ class ServerSettings(_Table):
     disabled: Annotated[frozenset[AgentName], Field(strict=False)] = frozenset()
     root: AgentName | None = None
     agent_path: Annotated[str, StringConstraints(pattern=AGENT_PATH_PATTERN)] = AGENT_PATH
-    catalogue: _Catalogue = "/a2a/agents"
+    catalogue: bool = True
     placeholder: bool = False
     page: bool = True
     rate: _Rate = ""

@@ -17,14 +17,14 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from werkzeug.http import http_date
@@ -44,7 +44,6 @@ from cardsign.publish.generation import (
     MAX_STATEMENT_AGE,
     Generation,
     PublicFile,
-    find_current,
     load_current,
     public_files,
 )
@@ -58,7 +57,6 @@ from cardsign.urls import AGENT_NAME, CARD_PATH, EXTENDED_PATH, STATEMENTS_PATH,
 log = logging.getLogger(__name__)
 #: Its messages are lines of JSON; `cardsign serve` writes them to stderr as they are.
 events = logging.getLogger("cardsign.events")
-PUBLISHED: Final = "agent_card_published"
 MAX_TEXT: Final = 256  # characters of a text of the card
 MAX_NAMES: Final = 32  # of security schemes, and of signatures
 
@@ -68,13 +66,9 @@ LOOK_AT_ALL_SECONDS: Final = 60.0  # between two looks at every agent
 EXCHANGE_SECONDS: Final = 1.0
 
 
-#: Paths, and the hosts that a card names with each; none where any will do.
-Paths: TypeAlias = dict[str, set[str]]
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 _OIDC: Final = "/.well-known/openid-configuration"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
-#: The issuers in the servers' settings whose tokens a scheme of these types stands for.
-_ISSUED: Final = ("oauth2", "openIdConnect")
 #: The page is for clients that ask for HTML, so caches keep it apart from others at its path.
 PAGE_HEADERS: Final = (
     ("Content-Security-Policy", f"{page.POLICY}; frame-ancestors 'none'"),
@@ -92,7 +86,7 @@ class Agent:
         generation: What was published.
         documents: The public documents by path.
         extended: The extended cards.
-        paths: By method: where its interfaces give the extended card and take JSON-RPC.
+        paths: By method: where its card's interfaces give the extended card and take JSON-RPC.
         page: The card as a page for people, once it was asked for, and when its verdict ends.
     """
 
@@ -100,16 +94,14 @@ class Agent:
     generation: Generation
     documents: Mapping[str, Document]
     extended: ExtendedCards
-    paths: Mapping[str, Paths]
-    page: tuple[Document | None, float] = (None, -math.inf)
+    paths: Mapping[str, Set[str]]
+    page: tuple[Document, float] = (Document(b"", ()), -math.inf)
 
     def find_page(self, now: float) -> Document:
         """Return the page at a Unix time."""
-        document, ends = self.page
-        if document is None or now >= ends:
+        if now >= self.page[1]:
             self.page = _make_page(self.generation, now)
-            document = self.page[0]
-        return document
+        return self.page[0]
 
 
 @dataclass(frozen=True)
@@ -145,37 +137,27 @@ class Site:
         return {"generation": only.generation.number} if only else {"agents": len(self.agents)}
 
     @cached_property
-    def _claims(self) -> dict[str, dict[str, set[str]]]:
-        """By path: the agents whose cards name it, and with which hosts."""
-        claims: dict[str, dict[str, set[str]]] = {}
+    def _claims(self) -> dict[str, list[str]]:
+        """By path: the agents whose cards name it; the root alone, if its card does."""
+        claims = defaultdict[str, list[str]](list)
         for name, agent in self.agents.items():
-            for path, hosts in chain(*(paths.items() for paths in agent.paths.values())):
-                if hosts or agent is self.root:
-                    claims.setdefault(path, {}).setdefault(name, set()).update(hosts)
+            for path in sorted(set[str]().union(*agent.paths.values())):
+                claims[path].append(name)
+        if self.root:
+            names = {EXTENDED_PATH}.union(*self.root.paths.values())
+            claims |= {path: [self.root.name] for path in names}
         return claims
 
-    def find_interface(self, path: str, authority: str) -> Agent | None:
-        """Return the agent whose card names a path.
-
-        Where several do, the host decides. What the root's card names is the root's, but on a
-        host that only another card names. Nobody is served where two name the same host.
-        """
-        claims, root, host = self._claims.get(path, {}), self.root, bare_host(authority)
-        named = [name for name, hosts in claims.items() if host in hosts or len(claims) == 1]
-        if root and root.name in claims and len(claims) > 1:
-            paths = chain(*(paths.values() for paths in root.paths.values()))
-            if not named or any(host in hosts for hosts in paths):
-                return root
-        return self.agents[named[0]] if len(named) == 1 else None
+    def find_interface(self, path: str) -> Agent | None:
+        """Return the agent whose card names a path; None where several do."""
+        names = self._claims.get(path, ())
+        return self.agents[names[0]] if len(names) == 1 else None
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each place that two cards name, so that neither is served there."""
-        for path, claims in self._claims.items():
-            for host in sorted(set[str]().union(*claims.values())):
-                names = [name for name, hosts in claims.items() if host in hosts]
-                if len(names) > 1:
-                    both = " and ".join(names)
-                    yield f"agents {both} both name {host}{path}; neither is served there"
+        """Yield a line for each place that several cards name, so that none is served there."""
+        for path, names in self._claims.items():
+            if len(names) > 1:
+                yield f"agents {' and '.join(names)} name {path}; none of them is served there"
 
 
 class Publications:
@@ -229,8 +211,6 @@ class Publications:
             with suppress(OSError):  # which is told below
                 has_current = (location / CURRENT_FILE).is_file()  # an agent may be called so
                 self.is_single = has_current or not any(_list_agents(location))
-            if self.is_single:
-                find_current(location)  # a misspelt directory is heard of, also if not served
         else:
             self.is_single, self.problems = previous.is_single, previous.problems
             self._site, self._moment = previous._newest, previous._moment
@@ -291,13 +271,11 @@ class Publications:
             self._site = newest
             served = {name: agent.generation for name, agent in old.agents.items()}
             for name, agent in newest.agents.items():
-                if agent.generation is not served.pop(name, None):
+                if agent.generation is not served.get(name):
                     if agent.generation.card:
                         log_publication(agent.generation, name, self.now())
                     else:
                         log.info("%sserving no card: it was withdrawn", _prefix(name))
-            for name in served:
-                log.info("%sserving no card: it was removed or disabled", _prefix(name))
 
     def _is_due(self) -> bool:
         """Return whether the moment of the newest site has come, and nothing else came by then."""
@@ -319,7 +297,6 @@ class Publications:
                 problems[name].append(f"{number or 'not served'}: {problem}")
             if agent is not None:
                 agents[name] = agent
-                problems[name] += agent.extended.find_problems() if agent.generation.card else ()
         if agents != self._newest.agents:
             self._moment = _exchange_moment(self._stamp)
             self._newest = Site(agents, self._choose_root(agents))
@@ -337,11 +314,6 @@ class Publications:
         except OSError as exc:  # nobody said that the agents are gone
             problems.append(f"still serving the agents that were there: {exc}")
             return [*self._newest.agents]
-        absent = self.settings.disabled.union(filter(None, [self.settings.root])) - names
-        # A misspelt agent is on its routes still.
-        problems += (
-            f"the settings name agent {name}, which is not here" for name in sorted(absent)
-        )
         return sorted(names - self.settings.disabled) if self.settings.enabled else []
 
     def _choose_root(self, agents: Mapping[str, Agent]) -> Agent | None:
@@ -432,61 +404,39 @@ def resource_metadata(card: Mapping[str, Json], issuers: Iterable[str]) -> dict[
         card: The public card.
         issuers: Whose tokens the server takes, where the card declares that it takes some.
     """
-    servers, scopes = set[str](), set[str]()
+    servers = set[str]()
     for scheme in schemes_of(card).values():
-        servers.update(issuers if scheme.type in _ISSUED else ())
+        servers.update(issuers if scheme.type in ("oauth2", "openIdConnect") else ())
         # An issuer, which its metadata's URL ends or, with a path, is put into (RFC 8414 3.1).
         for member, part in (("openIdConnectUrl", _OIDC), ("oauth2MetadataUrl", _OAUTH)):
             url = scheme.members.get(member)
             if scheme.type is not None and isinstance(url, str) and part in url:
                 servers.add(url.replace(part, "", 1))
-        for flow in members_of(scheme.members.get("flows")).values():
-            scopes.update(members_of(members_of(flow).get("scopes")))
-    members: dict[str, Json] = {
-        "authorization_servers": [*sorted(servers)],
-        "bearer_methods_supported": ["header"],
-    }
-    if scopes:
-        members["scopes_supported"] = [*sorted(scopes)]
-    if isinstance(name := card.get("name"), str):
-        members["resource_name"] = name
+    members = {"authorization_servers": sorted(servers), "bearer_methods_supported": ["header"]}
     metadata = {}
     for interface in interfaces_of(card) if servers else ():
         with suppress(CardRefused):
             resource = parse_url(str(interface.url))
-            body = json.dumps(
-                {"resource": str(resource), **members}, ensure_ascii=False, separators=(",", ":")
-            )
+            body = json.dumps({"resource": str(resource), **members}, separators=(",", ":"))
             # The path of a resource comes after the well-known one (3.1).
             path = METADATA_PATH + (unquote(resource.path) if resource.path != "/" else "")
             metadata[path] = body.encode()
     return metadata
 
 
-def find_paths(*cards: Mapping[str, Json]) -> dict[str, Paths]:
+def find_paths(*cards: Mapping[str, Json]) -> dict[str, set[str]]:
     """Return, by method, where GET asks for the extended card, and where POST takes JSON-RPC."""
-    extended: Paths = {EXTENDED_PATH: set()}
-    rpc: Paths = {}
+    extended, rpc = set[str](), set[str]()
     for interface in chain(*map(interfaces_of, cards)):
-        try:
+        with suppress(ValueError):  # of urlsplit
             parts = urlsplit(str(interface.url))
-        except ValueError:
-            continue
-        if parts.scheme not in ("http", "https"):
-            continue
-        host, path = bare_host(parts.netloc), unquote(parts.path).rstrip("/")
-        for place in _extended_paths(path, interface):
-            extended.setdefault(place, set()).add(host)
-        if str(interface.binding).upper() == "JSONRPC":
-            # Clients disagree about a final slash; the root has no path without one.
-            for place in (path, f"{path}/") if path else ("/",):
-                rpc.setdefault(place, set()).add(host)
+            if parts.scheme in ("http", "https"):
+                path = unquote(parts.path).rstrip("/")
+                extended.update(_extended_paths(path, interface))
+                if str(interface.binding).upper() == "JSONRPC":
+                    # Clients disagree about a final slash; the root has no path without one.
+                    rpc.update((path, f"{path}/") if path else ("/",))
     return {"GET": extended, "HEAD": extended, "POST": rpc}
-
-
-def bare_host(authority: str) -> str:
-    """Return a host as URLs and ``Host`` name it, without the port that goes without saying."""
-    return authority.lower().removesuffix(":443").removesuffix(":80")
 
 
 def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
@@ -563,7 +513,7 @@ def log_publication(generation: Generation, agent: str, now: float) -> None:
     }
     line = {
         "time": utc(now).isoformat(timespec="milliseconds"),
-        "event": PUBLISHED,
+        "event": "agent_card_published",
         "fields": fields,
     }
     events.info("%s", json.dumps(line, separators=(",", ":")))
@@ -574,13 +524,10 @@ def _cut(value: Json) -> str | None:
 
 
 def read_signers(card: Mapping[str, Json]) -> list[dict[str, str | None]]:
-    """Return kid and algorithm of each signature, once; an entry that is none has neither."""
-    entries = card.get("signatures")
+    """Return kid and algorithm of each signature that can be read, once."""
     signers: dict[tuple[str | None, str | None], None] = {}
-    for untrusted_entry in elements_of(entries):
-        try:
+    for untrusted_entry in elements_of(card.get("signatures")):
+        with suppress(SignatureRefused):
             entry = read_entry(untrusted_entry)
             signers[entry.kid, entry.alg] = None
-        except SignatureRefused:
-            signers[None, None] = None
     return [{"kid": kid, "alg": alg} for kid, alg in signers]

@@ -32,7 +32,7 @@ MAX_COUNTERS: Final = 16 * 1024
 #: Some proxies write the port behind the address, as URLs do.
 _PORT: Final = re.compile(r"^([0-9.]+|\[[^\]]*\]):[0-9]+$")
 _PREFIX: Final = 64  # bits of an IPv6 address that one client has
-_PROBES: Final = ("show_health", "show_readiness", "show_metrics")
+_PROBES: Final = ("show_probe", "show_metrics")
 
 
 def limit_rate(app: Flask, settings: ServerSettings) -> None:
@@ -63,7 +63,6 @@ def limit_rate(app: Flask, settings: ServerSettings) -> None:
             log.warning("rate limits are counted anew after %d counters", MAX_COUNTERS)
 
     def answer_too_many(error: TooManyRequests) -> Response:
-        error.description = "too many requests; try again later"
         limit = limiter.current_limit
         error.retry_after = max(1, int(limit.reset_at - time.time()) + 1) if limit else 1
         return answer_error(error)
@@ -101,15 +100,10 @@ def count_requests(app: Flask, publications: Publications) -> None:
     requests = prometheus.Counter(
         "cardsign_requests", "Requests answered.", ("endpoint", "status"), registry=own
     )
-    duration = prometheus.Histogram("cardsign_request_seconds", "Time to answer.", registry=own)
-
-    def begin() -> None:
-        request.environ["cardsign.began"] = time.perf_counter()
 
     def count(response: Response) -> Response:
         if request.endpoint != "show_metrics":
             requests.labels(request.endpoint or "none", response.status_code).inc()
-            duration.observe(time.perf_counter() - request.environ["cardsign.began"])
         return response
 
     def show_metrics() -> Response:
@@ -118,7 +112,6 @@ def count_requests(app: Flask, publications: Publications) -> None:
         text = prometheus.generate_latest(SimpleNamespace(collect=lambda: metrics))
         return Response(text, content_type=prometheus.CONTENT_TYPE_LATEST, headers=NO_STORE)
 
-    app.before_request_funcs.setdefault(None, []).insert(0, begin)
     app.after_request(count)
     app.add_url_rule("/metrics", view_func=show_metrics, provide_automatic_options=False)
 

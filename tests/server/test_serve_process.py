@@ -92,7 +92,7 @@ def test_it_says_where_it_serves_once_it_does(
     host = bind.rpartition(":")[0]
     event, line = (line for line in server.log if "slow clients" not in line)
     assert json.loads(event)["event"] == "agent_card_published"
-    assert line == f"cardsign: serving generation 1 on http://{host}:{server.port}"
+    assert line == f"cardsign: serving on http://{host}:{server.port}"
     assert (len(server.log) > 2) is is_warned
 
 
@@ -313,18 +313,19 @@ def test_one_application_chooses_the_thread_and_answers(
     sent = list[dict[str, Any]]()
     worker = run.Worker.__new__(run.Worker)
     worker._app, newer = (
-        create_app(published.folder / "pub", ServerSettings(catalogue=path)) for path in ("/a", "")
+        create_app(published.folder / "pub", ServerSettings(catalogue=is_on))
+        for is_on in (True, False)
     )
 
     def exchange(environ: object, settings: ServerSettings) -> bool:
         worker._app = newer
-        return settings.catalogue == ""
+        return not settings.catalogue
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
     monkeypatch.setattr("cardsign.server.mount.needs_thread", exchange)
-    asyncio.run(worker({"method": "GET", "path": "/a", "headers": []}, send, send))
+    asyncio.run(worker({"method": "GET", "path": "/a2a/agents", "headers": []}, send, send))
     assert sent[0]["status"] == 200
 
 
@@ -371,7 +372,7 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
                 settings.write_text(f"format = 1\n{text}")
                 reload(f"the settings stay as they were: {words}")
             assert extended() == 200
-            settings.write_text(f'format = 1\n{TOKENS}catalogue = ""\n')
+            settings.write_text(f"format = 1\n{TOKENS}catalogue = false\n")
             reload("reading settings and tokens again")
             wait_until(lambda: server.get("/a2a/agents").status_code == 404)
             (tmp_path / "tokens").unlink()
@@ -379,8 +380,6 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
             reload("reading settings and tokens again", times=2)  # no tokens are no fault
             assert extended() == 401
             assert any("no token opens anything" in line for line in server.log)
-            settings.write_text(f'format = 1\ntoken_file = "{"x" * 5000}"\n')
-            reload("reading settings and tokens again", times=3)
             assert not any("Traceback" in line for line in server.log)
         finally:
             is_over.set()
@@ -438,9 +437,9 @@ def test_an_operator_gives_cards_to_an_issuers_callers(tmp_path: Path, key: Priv
             statuses = [http.get(CARD).status_code for _ in range(28)]
             assert statuses == [200] * 27 + [429]
             assert http.get("/healthz").status_code == 200
-    lines = [json.loads(line) for line in server.log if '"status"' in line]
-    assert [line["status"] for line in lines[:4]] == [200, 403, 401, 200]
-    assert {line["client"] for line in lines} == {"127.0.0.1"}
+    lines = [line.split() for line in server.log if line.endswith(" ms")]
+    assert [line[6] for line in lines[:4]] == ["200", "403", "401", "200"]
+    assert {line[0] for line in lines} == {"127.0.0.1"}
     assert token not in server.log_path.read_text()
 
 

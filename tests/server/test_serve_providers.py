@@ -34,6 +34,7 @@ from tests.server.served import write_tokens
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"
 CARD = "/.well-known/agent-card.json"
+BEARER_REALM = 'Bearer realm="extended-agent-card"'
 DISCOVERY = "/.well-known/openid-configuration"
 HARBOUR = {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
 DOOR = {"key": {"apiKeySecurityScheme": {"location": "header", "name": "door"}}}
@@ -70,9 +71,12 @@ def serve(tmp_path: Path, key: PrivateKey, log: list[str]) -> Serve:
     def make(
         *providers: ProviderSettings,
         schemes: dict[str, Any] = HARBOUR,
+        are_together: bool = False,
     ) -> Asked:
-        either = [{"schemes": {name: {}}} for name in schemes]
-        card = {**PUBLIC, "securitySchemes": schemes, "securityRequirements": either}
+        demanded = [{"schemes": {name: {}}} for name in schemes]
+        if are_together:
+            demanded = [{"schemes": {name: {} for name in schemes}}]
+        card = {**PUBLIC, "securitySchemes": schemes, "securityRequirements": demanded}
         publish_cards(tmp_path / "pub", key, card, "staff", "crew", now=datetime.now(UTC))
         return Asked(tmp_path / "pub", ServerSettings(providers=providers), log)
 
@@ -120,7 +124,7 @@ def test_a_token_of_the_cards_own_issuer_opens_the_card(serve: Serve, issuer: Is
     assert issuer.served.asked == [DISCOVERY, "/keys"]
     missing = served.ask()
     assert missing.status_code == 401
-    assert missing.headers["WWW-Authenticate"] == 'Bearer realm="sso"'
+    assert missing.headers["WWW-Authenticate"] == BEARER_REALM
 
 
 def stolen(issuer: Issuer) -> str:
@@ -195,7 +199,7 @@ def test_any_other_token_is_refused(
     token = make(issuer)
     answer = served.bearer(token)
     assert answer.status_code == 401
-    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="harbour", error="invalid_token"'
+    assert answer.headers["WWW-Authenticate"] == f'{BEARER_REALM}, error="invalid_token"'
     assert answer.json["error"]["message"] == "the credential is not valid"
     assert served.client.get(CARD).status_code == 200
     (line,) = [text for text in caplog.messages if text.startswith("refused a credential")]
@@ -214,8 +218,7 @@ def test_an_identity_aware_proxy_signs_for_its_callers(serve: Serve, issuer: Iss
     assert served.ask(**{name: "x"}).status_code == 401
     refused = served.bearer(issuer.token())
     assert refused.status_code == 401
-    challenge = f'ApiKey realm="iap", in="header", name="{name}"'
-    assert refused.headers["WWW-Authenticate"] == challenge
+    assert refused.headers["WWW-Authenticate"] == 'ApiKey realm="extended-agent-card"'
 
 
 def test_the_kind_of_a_token_may_be_demanded(serve: Serve, issuer: Issuer) -> None:
@@ -342,7 +345,6 @@ def test_oauth_metadata_names_the_issuer_of_the_settings(serve: Serve, issuer: I
     served = serve(oidc(issuer), schemes={"door": {"oauth2SecurityScheme": {"flows": flows}}})
     metadata = served.client.get("/.well-known/oauth-protected-resource/a2a").json
     assert metadata["authorization_servers"] == [issuer.url]
-    assert metadata["scopes_supported"] == ["card.read"]
     plain = serve(oidc(issuer))
     assert plain.client.get("/.well-known/oauth-protected-resource/a2a").status_code == 404
 
@@ -351,7 +353,7 @@ def test_oauth_metadata_names_the_issuer_of_the_settings(serve: Serve, issuer: I
 
 
 def test_scopes_and_claims_choose_the_card(serve: Serve, issuer: Issuer) -> None:
-    """The first rule that holds; 403 names the missing scope in the challenge and in words."""
+    """The first rule that holds; who is known and has no card gets 403."""
     rules = (
         AudienceRule(claim="groups", value="sailors", opens="crew"),
         AudienceRule(claim="scope", value="card.read", opens="staff"),
@@ -362,10 +364,8 @@ def test_scopes_and_claims_choose_the_card(serve: Serve, issuer: Issuer) -> None
     for scope in (None, "", "card.readonly", "card read"):
         answer = served.bearer(issuer.token(scope=scope))
         assert answer.status_code == 403
-        assert answer.headers["WWW-Authenticate"] == (
-            'Bearer realm="harbour", error="insufficient_scope", scope="card.read"'
-        )
-        assert "card.read" in answer.json["error"]["message"]
+        challenge = f'{BEARER_REALM}, error="insufficient_scope"'
+        assert answer.headers["WWW-Authenticate"] == challenge
         assert answer.json["error"]["status"] == "PERMISSION_DENIED"
 
 
@@ -385,22 +385,37 @@ def test_a_dead_provider_harms_no_caller_of_another(
 
 
 ELSEWHERE = {"openIdConnectUrl": f"https://another.example{DISCOVERY}"}
+DOORS: dict[str, tuple[dict[str, Any], str]] = {
+    "another way": ({"door": {"httpAuthSecurityScheme": {"scheme": "basic"}}}, "'door'"),
+    "another issuer": ({"door": {"openIdConnectSecurityScheme": ELSEWHERE}}, "'door'"),
+    "two at once": (HARBOUR | DOOR, "'harbour' with 'key'"),
+}
 
 
-@pytest.mark.parametrize(
-    "scheme",
-    [
-        {"httpAuthSecurityScheme": {"scheme": "basic"}},
-        {"openIdConnectSecurityScheme": ELSEWHERE},
-    ],
-)
+@pytest.mark.parametrize(("schemes", "words"), DOORS.values(), ids=DOORS)
 def test_a_card_that_demands_what_no_provider_takes_is_refused(
-    serve: Serve, issuer: Issuer, scheme: dict[str, Any]
+    serve: Serve, tmp_path: Path, issuer: Issuer, schemes: dict[str, Any], words: str
 ) -> None:
-    """At the start; while it runs the last good generation stays (threat 26)."""
-    with pytest.raises(ServeFault, match="'door'") as caught:
-        serve(oidc(issuer), schemes={"door": scheme})
+    """Its callers would be turned away (threat 26), or get its card for a part of what it says."""
+    door = provider("api_key", token_file=write_tokens(tmp_path), key="Door")
+    with pytest.raises(ServeFault, match=f"the public card demands {words}, and") as caught:
+        serve(oidc(issuer), door, schemes=schemes, are_together=True)
     assert caught.value.code == "serve.schemes"
+
+
+def test_who_takes_a_part_of_what_the_card_demands_opens_nothing(
+    serve: Serve, tmp_path: Path, peer: Counterpart
+) -> None:
+    """Nor is he asked; one who takes it all opens the card."""
+    peer.answers["/introspect"] = (200, {"active": True})
+    token, line = create_token("crew")
+    all_of_it = provider("static_token", token_file=write_tokens(tmp_path, line))
+    part = provider("http_verifier", url=f"{peer.url}/introspect", opens="staff")
+    schemes = HARBOUR | {"sso": {"openIdConnectSecurityScheme": ELSEWHERE}}
+    served = serve(part, all_of_it, schemes=schemes, are_together=True)
+    assert audience_of(served.bearer(token)) == "crew"
+    assert served.bearer("of nobody").status_code == 401
+    assert peer.asked == []
 
 
 # ------------------------------------------------------------------ introspection
@@ -503,16 +518,15 @@ def test_aws_says_who_signed(serve: Serve, peer: Counterpart) -> None:
 @pytest.mark.parametrize(
     ("host", "is_asked"),
     [
-        ("sts.amazonaws.com", True),
         ("sts.eu-central-1.amazonaws.com", True),
-        ("sts.us-gov-west-1.amazonaws.com", True),
-        ("sts.aa-nowhere-1.amazonaws.com", False),
-        ("sts.us-east-1-x.amazonaws.com", False),
-        ("sts.us--1.amazonaws.com", False),
-        ("sts.xamazonaws.com", False),
+        ("sts.amazonaws.com", False),
+        ("sts.us-east-1.amazonaws.com", False),
+        ("sts.eu-central-1.amazonaws.com.evil.example", False),
+        ("sts.eu-central-1.amazonaws.com:8443", False),
+        ("sts.eu-central-1.xamazonaws.com", False),
     ],
 )
-def test_only_hosts_of_sts_are_asked(
+def test_only_the_host_of_sts_is_asked(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, host: str, is_asked: bool
 ) -> None:
     asked = list[str]()
@@ -522,7 +536,8 @@ def test_only_hosts_of_sts_are_asked(
         raise FetchFailed("fetch.timeout", f"{url} did not answer")
 
     monkeypatch.setattr("cardsign.server.providers.fetch_document", fetch)
-    served = serve(ProviderSettings(type="aws_sigv4", rules=ACCOUNT))
+    url = "https://sts.eu-central-1.amazonaws.com"
+    served = serve(ProviderSettings(type="aws_sigv4", url=url, rules=ACCOUNT))
     status = served.bearer(sts_token(f"https://{host}/{QUERY}")).status_code
     assert (status, bool(asked)) == (503 if is_asked else 401, is_asked)
     assert "Signature" not in "".join(served.log)
@@ -586,11 +601,6 @@ CERTIFICATES: dict[str, tuple[Callable[[], str], dict[str, str], int]] = {
         {},
         401,
     ),
-    "a common name that is no text": (
-        lambda: edited(b"\x0c\x04peer", b"\x0c\x04\xff\xff\xff\xff"),
-        {},
-        401,
-    ),
     "two headers": (lambda: f"{certificate()},{certificate(OTHER)}", {}, 401),
     "one beside an empty header": (lambda: f"{certificate()},", {}, 401),
     "two in one": (lambda: certificate() + certificate(OTHER), {}, 401),
@@ -609,7 +619,7 @@ def test_a_client_certificate_is_known_by_its_spiffe_id(
     said = {"REMOTE_ADDR": "127.0.0.1", "HTTP_X_SSL_CLIENT_VERIFY": "SUCCESS"}
     over = {**said, "HTTP_X_SSL_CLIENT_CERT": make(), **environ}
     assert served.client.get(PATH, environ_overrides=over).status_code == status
-    assert served.ask().headers["WWW-Authenticate"] == 'Mutual-TLS realm="mesh"'
+    assert served.ask().headers["WWW-Authenticate"] == 'Mutual-TLS realm="extended-agent-card"'
 
 
 def test_a_secret_of_the_proxy_stands_for_its_address(
@@ -639,7 +649,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "oidc": {"issuer": "https://login.example/t1/", "aud": AUD},
     "azure_ad": {"tenant": "0000-1111", "aud": AUD},
     "gcp_iap": {"aud": AUD},
-    "aws_sigv4": {},
+    "aws_sigv4": {"url": "https://sts.amazonaws.com"},
     "api_key": {"location": "header", "key": "X-Api-Key", "token_file": "tokens"},
     "basic": {"token_file": "tokens"},
     "mtls": {},

@@ -45,13 +45,7 @@ MISTAKES = [
     ('legacy = "no"', "legacy = 'no': input should be a valid boolean"),
     ('root = "../x"', "root = '../x': string should match"),
     ("threads = 2", "threads = 2: input should be greater than or equal to 4"),
-    ('catalogue = "x"', "catalogue"),
-    ('catalogue = "/<int:x>"', "catalogue"),
     ('token_file = "a\\u0000b"', "no file has such a name"),
-    *(
-        (f'catalogue = "{path}"', f"'catalogue' = '{path}': something else is at this path")
-        for path in ("/", "/healthz", "/extendedAgentCard", "/.well-known/agent-card.json")
-    ),
     *(
         (f'agent_path = "{path}"', "agent_path")
         for path in ("agents/{name}", "/agents", "/{name}/{name}")
@@ -93,6 +87,7 @@ def test_the_guides_provider_is_read(tmp_path: Path) -> None:
 AWS = """
 [[provider]]
 type = "aws_sigv4"
+url = "https://sts.eu-central-1.amazonaws.com"
 rules = [{ claim = "account", value = "1", opens = "crew" }]
 """
 
@@ -114,9 +109,8 @@ rules = [{ claim = "account", value = "1", opens = "crew" }]
         pytest.param(OIDC + 'client = "s3cret"', "provider.0.client", id="a secret in the file"),
         pytest.param(AWS + 'opens = "staff"', "anybody has an AWS account", id="all of AWS"),
         pytest.param(AWS.replace("account", "scope"), "rules name account", id="no account"),
-        pytest.param(
-            '[[provider]]\ntype = "aws_sigv4"', "[[provider.rule]] is missing", id="rules"
-        ),
+        pytest.param(AWS.replace("url", "#"), "'url' is missing", id="no host of AWS"),
+        pytest.param(AWS.replace("rules", "#"), "[[provider.rule]] is missing", id="no rules"),
     ],
 )
 def test_a_provider_that_could_not_work_is_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -130,7 +130,7 @@ def test_what_is_no_question_is_refused(client: FlaskClient) -> None:
         (client.post("/verify", data=CARD, headers={"Host": "127.0.0.1.evil.example:80"}), 421),
     ):
         assert (answer.status_code, [*answer.json]) == (status, ["error"])
-        assert answer.json["error"]["code"] == str(status)
+        assert answer.json["error"]["code"] == status
 
 
 def test_no_card_is_judged_by_a_policy_that_cannot_be_read(
