@@ -138,7 +138,7 @@ class KeystoreOptions:
     def new_passphrase(self, role: str, *, keys: str = "") -> bytes:
         """Return the passphrase of a new key of a role; `keys` names all that get it."""
         question = f"New passphrase of the {keys or f'{role} keys'}: "
-        return secrets.new_passphrase(self.source(role), question=question)
+        return secrets.read_passphrase(self.source(role), question=question, is_new=True)
 
     def access(self, *uris: str) -> secrets.Access:
         """Return what signers may use: what the user's own file allows, and what was just typed.
@@ -284,7 +284,8 @@ def local_user() -> StoreUser:
         account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
     home, state = Path(os.environ.get("HOME", "")), Path(os.environ.get("XDG_STATE_HOME", ""))
     folder = (state if state.is_absolute() else home / ".local/state") / "cardsign/keystores"
-    return StoreUser(f"{account}@{platform.node()}", folder if folder.is_absolute() else None)
+    folder = folder if folder.is_absolute() else Path(os.devnull)
+    return StoreUser(f"{account}@{platform.node()}", folder)
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:

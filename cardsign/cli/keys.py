@@ -332,7 +332,7 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
     old = keystore.access().for_roles((role,)).secrets("passphrase", f"{role} keys")
     question = f"New passphrase of the {role} keys: "
     source = secrets.PassphraseSource(new_passphrase_file, prompt=secrets.terminal_prompt())
-    new = secrets.new_passphrase(source, question=question)
+    new = secrets.read_passphrase(source, question=question, is_new=True)
     changed = store.change_passphrase(records, old, new, now=moment())
     file = secrets.user_policy(os.environ).passphrase_files.get(role)
     where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"

@@ -28,7 +28,7 @@ from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role
-from cardsign.keys.secrets import new_passphrase, user_file, user_policy
+from cardsign.keys.secrets import read_passphrase, user_file, user_policy
 from cardsign.keys.store import StorePlace, create_store, is_taken
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files, newest_generation
@@ -120,7 +120,7 @@ def _ask_passphrases(keystore: KeystoreOptions) -> RolePassphrases:
     source = issuer.recovery_source()
     if source.prompt or source.variable in os.environ:  # else it has that of the card key
         question = "New passphrase of the recovery key: "
-        passphrases["recovery"] = new_passphrase(source, question=question)
+        passphrases["recovery"] = read_passphrase(source, question=question, is_new=True)
     return passphrases
 
 

@@ -153,9 +153,6 @@ class PreviewStore(KeyStore):
     def list_blobs(self) -> frozenset[str]:
         return self._store.list_blobs().union(self._blobs)
 
-    def place_of(self, name: str) -> str:
-        return self._store.place_of(name)
-
 
 class Gap(NamedTuple):
     """Something that is missing, and who can close it.

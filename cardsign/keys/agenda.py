@@ -116,11 +116,9 @@ def enter(
         KeyRefused: ``key.unsupported``: it is to sign statements, and is not for ES256 or RS256.
     """
     if public.alg not in STATEMENT_ALGORITHMS and tuple(roles) != ("card",):
-        raise KeyRefused(
-            "key.unsupported",
-            f"a key for {public.alg} signs cards alone, not as {' and '.join(roles)}",
-            hint="Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256.",
-        )
+        message = f"a key for {public.alg} signs cards alone, not as {' and '.join(roles)}"
+        hint = "Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256."
+        raise KeyRefused("key.unsupported", message, hint=hint)
     beside = [key for key in state.keys if {*ROTATING}.intersection(roles, key.roles)]
     begins = "active"
     if any(key.alg == public.alg for key in beside):
@@ -267,7 +265,7 @@ class Step:
     @property
     def role(self) -> Role:
         """The role in which the key rotates."""
-        return next((role for role in self.key.roles if role in ROTATING), self.key.roles[0])
+        return next(role for role in ROTATING if role in self.key.roles)
 
     @property
     def what(self) -> str:

@@ -385,8 +385,6 @@ def _read_local(uri: str, access: Access) -> bytes:
     if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
         hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
         refuse_uri(uri, "there is no such file; expected file:PATH, as file:card-key.pem", hint)
-    if str(path).startswith("~") and not os.path.exists(path):
-        refuse_uri(uri, "`~` is not expanded here", "Write the whole path: --key file:$HOME/...")
 
     def may_be_shared(data: bytes) -> bool:
         return _is_public(data) or any(mark in data for mark in _ENCRYPTED)
@@ -397,10 +395,8 @@ def _read_local(uri: str, access: Access) -> bytes:
 def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
     if not _VARIABLE.fullmatch(name) or (name not in environment and not is_shown(uri)):
         # Not repeated: someone may have written the key itself where its variable's name goes.
-        message, hint = "expected env: and the name of an environment variable", ""
-        if _VARIABLE.fullmatch(name.replace("-", "_")) and "-" in name:
-            message, hint = f"{message}, which has no hyphen", "Write it with underscores."
-        raise SignerFault("signer.uri", message, hint=hint)
+        message = "expected env: and the name of an environment variable"
+        raise SignerFault("signer.uri", message)
     value = environment.get(name, "").strip()
     if not value:
         problem = "is empty" if name in environment else "is not set"

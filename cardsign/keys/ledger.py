@@ -31,8 +31,6 @@ from cardsign.times import read_stamp, stamp
 MIN_PREFIX: Final = 4  # characters of a kid or thumbprint that name a key
 MAX_LINE_BYTES: Final = 1024 * 1024  # a publication of 1000 extended cards has some 300 KiB
 
-_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
-
 _LINE: Final = frozenset({"actor", "events", "prev", "seq", "time"})
 _COUNTS: Final = frozenset({"generation", "max_age", "epoch", "version", "seq"})
 _DIGESTS: Final = frozenset({"blob", "digest", "payload_sha256"})
@@ -71,7 +69,6 @@ ENDED: Final[frozenset[KeyState]] = frozenset({"retired", "revoked"})
 
 
 Role = Literal["root", "recovery", "card", "release"]
-PrivateKeyState = Literal["held", "elsewhere", "destroyed"]
 RevocationReason = Literal["compromised", "superseded", "ceased"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -139,7 +136,7 @@ class KeyRecord:
         return custody_group(self.custody)
 
     @property
-    def private(self) -> PrivateKeyState:
+    def private(self) -> Literal["held", "elsewhere", "destroyed"]:
         """Where the private key is.
 
         That of a revoked online key stays, sealed: it tells a stolen or mistyped passphrase, so
@@ -468,8 +465,8 @@ def _check_values(members: Mapping[str, Any]) -> None:
 def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
     public = PublicKey.from_jwk(event["public"], algorithms=SIGNING_ALGORITHMS)
     roles, blob, custody = tuple(event["roles"]), event.get("blob"), str(event["custody"])
-    is_sound = bool(_URI.fullmatch(custody)) and custody.startswith("file:") is (blob is not None)
-    if not is_sound or event["state"] not in ("generated", "prepublished", "active"):
+    is_sealed = custody.startswith("file:")
+    if is_sealed is (blob is None) or event["state"] not in ("generated", "prepublished", "active"):
         raise ValueError("`custody` or `state` is none in which a key begins")
     if not roles or roles != tuple(role for role in ROLES if role in roles):
         raise ValueError(f"`roles` is no list in the order {', '.join(ROLES)}")
@@ -504,10 +501,8 @@ def _replace(state: StoreState, event: Event, at: datetime) -> StoreState:
 
 
 def _reseal(state: StoreState, event: Event, at: datetime) -> StoreState:
-    key, custody = state.find(event["key"]), str(event["custody"])
-    if key.private != "held" or not custody.startswith("file:"):
-        raise ValueError("it changes a private key that is not here")
-    return state.replacing([replace(key, custody=custody, blob=event["blob"])])
+    sealed = replace(state.find(event["key"]), custody=str(event["custody"]), blob=event["blob"])
+    return state.replacing([sealed])
 
 
 def _report_theft(state: StoreState, event: Event, at: datetime) -> StoreState:

@@ -40,9 +40,9 @@ _CODES: Final = {
 class PostgresStore(KeyStore):
     """A key store in a schema of a PostgreSQL database, 12 or newer."""
 
-    def __init__(self, url: str, shown: str, user: StoreUser | None = None) -> None:
-        super().__init__(shown, user)
-        self.url, self.patience = url, _PATIENCE
+    def __init__(self, url: str, user: StoreUser | None = None) -> None:
+        super().__init__(url, user)
+        self.patience = _PATIENCE
 
     def read_lines(self, start: int = 1) -> list[bytes]:
         query = "SELECT line FROM cardsign_line WHERE seq >= %s ORDER BY seq"
@@ -86,24 +86,19 @@ class PostgresStore(KeyStore):
             rows = connection.execute("SELECT name FROM cardsign_blob")
             return frozenset(name for (name,) in rows)
 
-    def place_of(self, name: str) -> str:
-        return f"{self.place}, table cardsign_blob, {name}"
-
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """A transaction of its own connection, committed unless something is raised."""
         how: dict[str, Any] = {"connect_timeout": _CONNECT_PATIENCE}
-        how = {} if "connect_timeout=" in self.url else how
+        how = {} if "connect_timeout=" in self.place else how
         try:
-            with psycopg.connect(self.url, **how) as connection:
+            with psycopg.connect(self.place, **how) as connection:
                 connection.execute(self.patience)
                 yield connection
         except psycopg.Error as exc:
             state = exc.sqlstate or ""
             code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
             message = f"the database says: {str(exc).strip().partition(chr(10))[0]}"
-            if isinstance(exc, psycopg.ProgrammingError) and not state:
-                message = "libpq cannot read its URL"  # which is not repeated
             if code == "keystore.missing":
                 message = "there is no key store here"
             raise StoreFault(code, message, path=self.place) from None

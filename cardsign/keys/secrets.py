@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from cardsign.errors import PassphraseFault, SignerFault
+from cardsign.errors import PassphraseFault
 from cardsign.files import USER_FILE, read_secret
 from cardsign.keys.ledger import ROLES
 from cardsign.tomltext import read_settings
@@ -59,37 +59,31 @@ class PassphraseSource:
     variable: str = PASSPHRASE_VARIABLE
 
 
-def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ") -> bytes:
-    """Return the passphrase of something that exists.
+def read_passphrase(
+    source: PassphraseSource, *, question: str = "Passphrase: ", is_new: bool = False
+) -> bytes:
+    """Return a passphrase; for something that is to be made, a terminal is asked for it twice.
 
     Raises:
-        PassphraseFault: ``passphrase.none``, also for an empty one: a job that lacks its secret.
+        PassphraseFault: ``passphrase.none``, also for an empty one: a job that lacks its secret;
+            ``passphrase.unfit``: a new one is too short, or not the same twice.
         FileFault: The file cannot be read, or is open to others.
     """
-    passphrase = _unasked(source)
-    if passphrase is None:
-        passphrase = _asked(source.prompt, question)
+    place = str(source.file or source.variable)
+    if source.file is not None:
+        content = read_secret(source.file, max_bytes=MAX_FILE_BYTES)
+        passphrase = content.partition(b"\n")[0].removesuffix(b"\r")
+    elif source.variable in source.environment:
+        passphrase = os.fsencode(source.environment[source.variable])
+    else:
+        place, passphrase = "", _ask(source.prompt, question)
+    if is_new:
+        check_strength(passphrase, place)
+        if not place and _ask(source.prompt, "The same again: ") != passphrase:
+            hint = "Type the same one twice."
+            raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
     if not passphrase:
         raise PassphraseFault("passphrase.none", "the passphrase is empty")
-    return passphrase
-
-
-def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase: ") -> bytes:
-    """Return a passphrase for something that is to be made; a terminal is asked for it twice.
-
-    Raises:
-        PassphraseFault: ``passphrase.unfit``: too short, or not the same twice.
-        PassphraseFault, FileFault: As :func:`read_passphrase`.
-    """
-    passphrase = _unasked(source)
-    if passphrase is not None:
-        check_strength(passphrase, str(source.file or source.variable))
-        return passphrase
-    passphrase = _asked(source.prompt, question)
-    check_strength(passphrase)
-    if _asked(source.prompt, "The same again: ") != passphrase:
-        hint = "Type the same one twice."
-        raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
     return passphrase
 
 
@@ -101,25 +95,18 @@ def check_strength(passphrase: bytes, source: str = "") -> None:
         raise PassphraseFault("passphrase.unfit", message, path=source, hint=hint)
 
 
-def _unasked(source: PassphraseSource) -> bytes | None:
-    """Return the passphrase from a variable or file, without a prompt; None if neither is named."""
-    if source.file is not None:
-        content = read_secret(source.file, max_bytes=MAX_FILE_BYTES)
-        return content.partition(b"\n")[0].removesuffix(b"\r")
-    value = source.environment.get(source.variable)
-    return None if value is None else os.fsencode(value)
-
-
-def _asked(prompt: Prompt | None, question: str, hint: str = "") -> bytes:
+def _ask(
+    prompt: Prompt | None, question: str, *, name: str = "passphrase", hint: str = ""
+) -> bytes:
+    place = question.removesuffix(": ")
     if prompt is None:
-        message = "no passphrase was given, and there is no terminal to ask on"
-        raise PassphraseFault(
-            "passphrase.none", message, path=question.removesuffix(": "), hint=hint
-        )
+        message = f"no {name} was given, and there is no terminal to ask on"
+        raise PassphraseFault("passphrase.none", message, path=place, hint=hint)
     try:
         return os.fsencode(prompt(question))
     except (EOFError, UnicodeError) as exc:
-        raise PassphraseFault("passphrase.none", "no passphrase could be read there") from exc
+        message = f"no {name} could be read there"
+        raise PassphraseFault("passphrase.none", message, path=place, hint=hint) from exc
 
 
 # What signers may use.
@@ -186,12 +173,8 @@ class Access:
     def by_passphrase(cls, passphrase: bytes) -> Access:
         """Enough for keys in files, and for nothing else."""
 
-        def secrets(kind: SecretKind, of: str) -> bytes:
-            if kind in ("passphrase", "new passphrase"):
-                return passphrase
-            raise SignerFault("signer.credentials", f"no {kind} is at hand for {of}")
-
-        return cls(secrets)
+        environment = {PASSPHRASE_VARIABLE: os.fsdecode(passphrase)}
+        return cls(user_secrets(PassphraseSource(environment=environment)))
 
     def for_roles(self, roles: Iterable[str]) -> Access:
         """Return the same for keys of these roles: the first with a source of its own decides."""
@@ -224,18 +207,14 @@ def user_secrets(source: PassphraseSource) -> Secrets:
 
     @cache
     def secret(kind: SecretKind, of: str) -> bytes:
-        if kind == "passphrase":
-            return read_passphrase(source, question=f"Passphrase of the {of}: ")
-        if kind == "new passphrase":
-            return new_passphrase(source, question=f"New passphrase of the {of}: ")
+        if kind.endswith("passphrase"):
+            question, is_new = f"{kind.capitalize()} of the {of}: ", kind == "new passphrase"
+            return read_passphrase(source, question=question, is_new=is_new)
         name, variables = ("PIN", (PIN_VARIABLE,)) if kind == "pin" else (kind, TOKEN_VARIABLES)
         if value := next(filter(None, map(source.environment.get, variables)), None):
             return os.fsencode(value)
-        try:
-            return _asked(source.prompt, f"{name} of {of}: ")
-        except PassphraseFault as exc:
-            hint = f"Set {' or '.join(variables)}."
-            raise PassphraseFault(exc.code, f"there is no {name} for {of}", hint=hint) from exc
+        hint = f"Set {' or '.join(variables)}."
+        return _ask(source.prompt, f"{name} of {of}: ", name=name, hint=hint)
 
     def get(kind: SecretKind, of: str) -> bytes:
         if is_typed or not kind.endswith("passphrase"):

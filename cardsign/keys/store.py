@@ -25,10 +25,10 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NewType, TypeAlias
 
 from cardsign import errors, files
 from cardsign.card.strictjson import parse_object
@@ -41,26 +41,18 @@ from cardsign.keys.sealed import open_sealed, seal
 from cardsign.keys.secrets import Access, check_strength
 from cardsign.keys.signers import open_signer, require
 
-LOG_FILE: Final = "log.jsonl"
-LOCK_FILE: Final = ".lock"
 PRIVATE_FOLDER: Final = "private"
-STATEMENTS_FOLDER: Final = "statements"
-BLOB: Final = re.compile(
-    rf"(?:{PRIVATE_FOLDER}/[0-9a-f]{{64}}\.key|{STATEMENTS_FOLDER}/[0-9a-f]{{64}}\.json)"
-)
+BLOB: Final = re.compile(r"private/[0-9a-f]{64}\.key|statements/[0-9a-f]{64}\.json")
 MAX_BLOB_BYTES: Final = 256 * 1024  # a statement has at most 64 KiB, a sealed key some 10
 MAX_LOG_BYTES: Final = 64 * 1024 * 1024  # some 100 years
 _PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
 
-#: A character that means something in a URL has to be percent-encoded: what one reader takes for
-#: the end of a password, another would print as the name of a host.
+#: What a PostgreSQL URL may be here: it stands in messages and commands, so no password is in it.
 _URL: Final = re.compile(
-    r"postgresql://(?:(?P<user>[^:@/?#]*)(?::[^:@/?#]*)?@)?"
-    r"(?P<rest>(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/[^:@/?#]+(?:\?[^@?#]*)?)"
+    r"postgresql://(?:[^:@/?#]*@)?(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/[^:@/?#]+"
+    r"(?:\?(?!.*password)[^@?#]*)?"
 )
 MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another process made
-
-
 _SEEN: Final = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64})\n")
 
 
@@ -86,12 +78,12 @@ class StoreUser:
 
     Attributes:
         actor: Who the log shall say made the changes.
-        folder: Where newest lines are remembered; None: nowhere. A folder that cannot be read or
-            written, as in a container without a home, keeps nobody from signing.
+        folder: Where newest lines are remembered; by default nowhere. A folder that cannot be read
+            or written, as in a container without a home, keeps nobody from signing.
     """
 
     actor: str = ""
-    folder: Path | None = None
+    folder: Path = Path(os.devnull)
 
 
 class KeyStore(ABC):
@@ -138,9 +130,9 @@ class KeyStore(ABC):
     def list_blobs(self) -> frozenset[str]:
         """Return the names of all blobs, known to the log or not."""
 
-    @abstractmethod
     def place_of(self, name: str) -> str:
         """Return where a blob lies, for people."""
+        return f"{self.place}/{name}"
 
     def alone(self) -> AbstractContextManager[object]:
         """Hold the store alone, where a commit is not one transaction; raises ``file.busy``."""
@@ -195,11 +187,9 @@ class KeyStore(ABC):
     def _seen(self) -> Path:
         """The file with the newest line of this store that the user saw."""
         where = os.path.realpath(self.place) if "://" not in self.place else self.place
-        return (self.user.folder or Path()) / digest_of(os.fsencode(where))[:32]
+        return self.user.folder / digest_of(os.fsencode(where))[:32]
 
     def _read_seen(self) -> tuple[int, str | None]:
-        if self.user.folder is None:
-            return 0, None
         try:
             data = files.read_bytes(self._seen, max_bytes=ledger.MAX_LINE_BYTES)
         except FileFault:
@@ -210,8 +200,6 @@ class KeyStore(ABC):
         raise StoreFault("keystore.corrupt", message, path=str(self._seen), hint="Remove the file.")
 
     def _note_seen(self) -> None:
-        if self.user.folder is None or not self.state.seq:
-            return
         data = f"{self.state.seq} {self.state.head}\n".encode("ascii")
         with suppress(FileFault):
             files.make_directory(self.user.folder, mode=0o700)
@@ -219,9 +207,8 @@ class KeyStore(ABC):
 
     def forget_seen(self) -> None:
         """Begin anew: the user is making the store at this place."""
-        if self.user.folder is not None:
-            with suppress(FileFault):
-                files.remove(self._seen)
+        with suppress(FileFault):
+            files.remove(self._seen)
 
     def commit(
         self,
@@ -248,10 +235,9 @@ class KeyStore(ABC):
                 return state
             ledger.fold_all(state, events, now)  # refuses in the words of the decision
             line = ledger.write_line(state, events, now, self.user.actor)
-            after = ledger.read_line(state, line, self.place)  # what is written can be read
-            if self.append(after.seq, [line], blobs or {}):
-                self.state = after
-                self._note_seen()
+            ledger.read_line(state, line, self.place)  # what is written can be read
+            if self.append(state.seq + 1, [line], blobs or {}):
+                after = self.load(moved=moved)
                 if over := state.private_blobs() - after.private_blobs():
                     self.drop_blobs(over)
                 return after
@@ -365,20 +351,18 @@ class KeyStore(ABC):
             StoreFault, FileFault, SignerFault: As :meth:`signer`.
         """
         check_strength(new)
-        custodies = {key.custody: key for key in self._find_opened(new)}
-        in_use = [key for key in self.state.keys if key.is_stolen or key.state not in ENDED]
-        for key in in_use:
-            if key.private == "held" and key.custody in custodies and key not in records:
-                raise errors.PassphraseFault(
-                    "passphrase.unfit",
-                    f"this is the passphrase of {key.named} already",
-                    hint="Choose another one: each role has its own.",
-                )
-        sealed: dict[str, bytes] = {}
-        for record in records:
-            if record.custody not in custodies:
-                private = self._unseal(record, old)
-                sealed[record.thumbprint] = seal(private.to_pkcs8_der(), new, record.public)
+        opened = {key.custody for key in self._find_opened(new)}
+        for key in self.state.keys:
+            is_in_use = key.private == "held" and (key.is_stolen or key.state not in ENDED)
+            if is_in_use and key.custody in opened and key not in records:
+                message = f"this is the passphrase of {key.named} already"
+                hint = "Choose another one: each role has its own."
+                raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
+        sealed = {
+            record.thumbprint: seal(self._unseal(record, old).to_pkcs8_der(), new, record.public)
+            for record in records
+            if record.custody not in opened
+        }
         digests = {name: digest_of(envelope) for name, envelope in sealed.items()}
         custody = ledger.file_custody(next(iter(digests.values()), ""))
 
@@ -399,7 +383,7 @@ class FolderStore(KeyStore):
 
     def __init__(self, path: Path, user: StoreUser | None = None) -> None:
         super().__init__(str(path), user)
-        self.path, self.log = path, path / LOG_FILE
+        self.path, self.log = path, path / "log.jsonl"
 
     def read_lines(self, start: int = 1) -> list[bytes]:
         try:
@@ -453,39 +437,22 @@ class FolderStore(KeyStore):
     def list_blobs(self) -> frozenset[str]:
         names = (
             f"{folder}/{name}"
-            for folder in (PRIVATE_FOLDER, STATEMENTS_FOLDER)
+            for folder in (PRIVATE_FOLDER, "statements")
             for name in files.list_names(self.path / folder)
         )
         return frozenset(name for name in names if BLOB.fullmatch(name))
 
-    def place_of(self, name: str) -> str:
-        return str(self.path / name)
-
     def alone(self) -> AbstractContextManager[None]:
         """Hold the store alone among processes; raises ``file.busy``."""
         busy = StoreFault("file.busy", "another process is changing the store", path=self.place)
-        return files.locked(self.path / LOCK_FILE, patience=_PATIENCE, busy=busy)
+        return files.locked(self.path / ".lock", patience=_PATIENCE, busy=busy)
 
 
 # A place by its name, and what is there.
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseUrl:
-    """Where a PostgreSQL database is, ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...``.
-
-    Attributes:
-        text: As libpq takes it.
-        shown: The same without its password, for people.
-    """
-
-    text: str = field(repr=False)
-    shown: str
-
-    def __str__(self) -> str:
-        return self.shown
-
-
+#: ``postgresql://USER@HOST:PORT/DATABASE?...``; its password comes from PGPASSWORD or ~/.pgpass.
+DatabaseUrl = NewType("DatabaseUrl", str)
 StorePlace: TypeAlias = Path | DatabaseUrl
 
 
@@ -500,12 +467,10 @@ def read_place(text: str) -> StorePlace:
         raise errors.UsageFault("usage.invalid", "no key store has an empty name")
     if "://" not in text:
         return Path(text)
-    match = _URL.fullmatch(text)
-    if match and "password" not in match["rest"]:
-        user = "" if match["user"] is None else f"{match['user']}@"
-        return DatabaseUrl(text, f"postgresql://{user}{match['rest']}")
-    form = "postgresql://USER@HOST:PORT/DATABASE"
-    raise StoreFault("keystore.url", f"the URL of the key store is not of the form {form}")
+    if not _URL.fullmatch(text):
+        form = "postgresql://USER@HOST:PORT/DATABASE"
+        raise StoreFault("keystore.url", f"the URL of the key store is not of the form {form}")
+    return DatabaseUrl(text)
 
 
 def open_store(
@@ -538,7 +503,7 @@ def locate_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:
     if isinstance(place, Path):
         return FolderStore(place, user)
     postgres = require("cardsign.keys.postgres", extra="postgres")
-    store: KeyStore = postgres.PostgresStore(place.text, place.shown, user)
+    store: KeyStore = postgres.PostgresStore(place, user)
     return store
 
 
@@ -556,13 +521,9 @@ def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore
 
     Raises:
         StoreFault: ``keystore.exists``; ``keystore.moved``: to another place;
-            ``usage.conflict``: into its own folder; as :meth:`KeyStore.checked_blob`.
+            as :meth:`KeyStore.checked_blob`.
     """
     to = str(place.resolve() if isinstance(place, Path) else place)
-    if isinstance(store, FolderStore) and store.path.resolve() in Path(to).parents:
-        # Who then deletes the old store, as they are told to, would delete the new one.
-        message, hint = "a key store cannot move into its own folder", "Name a folder outside it."
-        raise StoreFault("usage.conflict", message, path=to, hint=hint)
     state, there = store.load(moved=True), locate_store(place, store.user)
     lines, copied = store.read_lines()[: state.seq], there.read_lines()
     if state.moved_to is not None:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.ledger import KeyRecord
-from cardsign.keys.store import DatabaseUrl, FolderStore, KeyStore, open_store, read_place
+from cardsign.keys.store import FolderStore, KeyStore, open_store, read_place
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm
@@ -50,9 +50,7 @@ def quick_postgres_store(url: str) -> Any:
         def again(self) -> KeyStore:
             return open_store(read_place(url))
 
-    place = read_place(url)
-    assert isinstance(place, DatabaseUrl)
-    return QuickPostgresStore(place.text, place.shown)
+    return QuickPostgresStore(url)
 
 
 #: For a test that holds wherever the store lies.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.server.programs import ended, free_port, wait_until
 
@@ -29,12 +30,10 @@ class Server:
     port: int
     password: str
 
-    def url(self, schema: str | None = None, **parts: str) -> str:
-        """The URL of a store; `parts` replace password and database."""
-        password = parts.get("password", self.password)
+    def url(self, schema: str | None = None, database: str = "postgres") -> str:
+        """The URL of a store; the password is in the environment."""
         options = f"?options=-csearch_path%3D{schema}" if schema else ""
-        database = parts.get("database", "postgres")
-        return f"postgresql://cardsign:{password}@127.0.0.1:{self.port}/{database}{options}"
+        return f"postgresql://cardsign@127.0.0.1:{self.port}/{database}{options}"
 
     def new_url(self) -> str:
         """The URL of a schema that nobody has used."""
@@ -91,7 +90,8 @@ def running() -> Iterator[Server]:
             )
         with ended(process, signal.SIGINT):  # a fast shutdown: nobody's work is waited for
             wait_until(lambda: b"ready to accept connections" in log.read_bytes())
-            yield Server(port, password)
+            with patch.dict(os.environ, PGPASSWORD=password):
+                yield Server(port, password)
     finally:
         shutil.rmtree(folder)
 

@@ -17,7 +17,6 @@ from cardsign.keys.secrets import (
     PassphraseSource,
     SignerPolicy,
     check_strength,
-    new_passphrase,
     read_passphrase,
     terminal_prompt,
     user_file,
@@ -65,7 +64,7 @@ CONTENTS = {
 def test_the_first_line_of_a_file_counts(content: bytes, expected: bytes, tmp_path: Path) -> None:
     """Byte for byte, without the end of the line; nobody is asked."""
     source = PassphraseSource(write(tmp_path, content), ENVIRONMENT, nobody)
-    assert read_passphrase(source) == new_passphrase(source) == expected
+    assert read_passphrase(source) == read_passphrase(source, is_new=True) == expected
 
 
 def test_a_pipe_is_read_like_a_file() -> None:
@@ -91,14 +90,14 @@ def test_a_person_is_asked_once_for_what_exists_and_twice_for_what_is_new() -> N
     """Nobody can see what is typed. The answer's UTF-8 counts."""
     assert read_passphrase(PassphraseSource(prompt=answers("ünicode"))) == "ünicode".encode()
     twice = PassphraseSource(prompt=answers("long enough", "long enough"))
-    assert new_passphrase(twice) == b"long enough"
+    assert read_passphrase(twice, is_new=True) == b"long enough"
 
 
 @pytest.mark.parametrize("typed", [["long enough", "long enogh"], ["hunter2"], [""]])
 def test_a_new_passphrase_must_be_typed_twice_and_long_enough(typed: list[str]) -> None:
     """Else nothing is made with it; what is short is not asked for again, and never repeated."""
     with pytest.raises(PassphraseFault) as caught:
-        new_passphrase(PassphraseSource(prompt=answers(*typed)))
+        read_passphrase(PassphraseSource(prompt=answers(*typed)), is_new=True)
     assert caught.value.code == "passphrase.unfit"
     assert "hunter2" not in f"{caught.value!s}{caught.value!r}{caught.value.hint}"
 
@@ -163,7 +162,7 @@ def test_each_secret_comes_from_its_own_place_and_once() -> None:
         assert typed(kind, of) == b"typed"  # type: ignore[arg-type]
     assert asked == ["PIN of a: ", "PIN of b: ", "Passphrase of the a: "]
     assert "typed" not in repr(typed)
-    assert refusal(Access.by_passphrase(b"phrase").secrets, "pin", "a") == "signer.credentials"
+    assert refusal(Access.by_passphrase(b"phrase").secrets, "pin", "a") == "passphrase.none"
 
 
 @pytest.mark.parametrize(("kind", "hint"), [("pin", "CARDSIGN_PIN"), ("token", "BAO_TOKEN")])
