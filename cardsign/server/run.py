@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import logging
+import multiprocessing
 import os
 import pickle
 import signal
@@ -32,7 +33,7 @@ from flask import Flask, Response, abort, request
 from werkzeug import exceptions
 
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, install_hint
-from cardsign.files import MAX_INPUT_BYTES, file_stamp, write_atomic
+from cardsign.files import MAX_INPUT_BYTES, file_stamp
 from cardsign.server import mount
 from cardsign.server.a2a import NO_STORE, answer_error, json_response
 from cardsign.server.app import REFUSAL, create_app
@@ -52,14 +53,13 @@ HEADER_SECONDS: Final = 10
 SHUTDOWN_SECONDS: Final = 3
 #: Connections, idle ones too, beyond which granian accepts none.
 BACKPRESSURE: Final = 8192
+MAX_CHECKED: Final = 4 * 1024 * 1024  # bytes of settings in the memory of all processes
 _SIGNAL_SECONDS: Final = 0.1
 #: How long a policy, its lock and its statements count before they are read again.
 FRESH_SECONDS: Final = 10.0
 #: How long the body of a request may take, after its head. An honest caller has it at hand.
 BODY_SECONDS: Final = 5.0
 _JUDGED_AT_A_TIME: Final = 4
-#: Faults of the caller; any other is one of this machine.
-_ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
 
 def serve(
@@ -89,15 +89,16 @@ def serve(
     host, port = split_address(bind, "--bind takes HOST:PORT")
     settings = read_settings()
     check_settings(settings)
+    # What workers go by, since the operator's own file may be broken when one is started again, and
+    # one in /tmp be swept away. It has no lock, with which a worker that is killed could end.
+    checked, reloads = multiprocessing.RawArray("c", MAX_CHECKED), multiprocessing.Value("L", 0)
     with (
         reserve_address(host, port) as address,
-        tempfile.TemporaryDirectory(prefix="cardsign-") as folder,
+        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
     ):
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before workers import the library
-        # What workers go by, since the operator's own file may be broken when one is started again.
-        checked = Path(folder, "settings")
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
-        write_atomic(checked, pickle.dumps(settings))
+        share(settings, checked)
         if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
             log.warning(
                 "slow clients can hold threads of this server; put a proxy that reads requests "
@@ -111,13 +112,14 @@ def serve(
                 settings = read_settings()
                 check_settings(settings, is_running=True)
                 newer = Publications(location, settings, previous=publications)
-                write_atomic(checked, pickle.dumps(settings))
+                share(settings, checked)
             except Exception as exc:  # noqa: BLE001  the boundary: the main thread has to go on
                 log.error("the settings stay as they were: %s", exc)
                 return
             publications.stopped.set()
             publications = newer
             publications.start_watching()
+            reloads.value += 1
             log.info("reading settings and tokens again")
 
         @server.on_startup  # type: ignore[untyped-decorator]
@@ -126,7 +128,13 @@ def serve(
             publications.start_watching()
             announce(address, "serving on", as_json=as_json)
 
-        run_server(server, partial(Worker, location, checked))
+        run_server(server, partial(Worker, location, checked, reloads))
+
+
+def share(settings: ServerSettings, checked: Any) -> None:
+    """Write settings into the memory that workers share; ValueError if they are too long."""
+    data = pickle.dumps(settings)
+    checked[: len(data)] = data
 
 
 def check_settings(settings: ServerSettings, *, is_running: bool = False) -> None:
@@ -240,15 +248,17 @@ class Worker:
 
     Args:
         location: What is served, as :class:`cardsign.server.site.Publications` has it.
-        checked: The file with the settings that the parent has read and checked, pickled.
+        checked: The settings that the parent has read and checked, pickled.
+        reloads: Counts how often it has.
     """
 
-    def __init__(self, location: Path, checked: Path) -> None:
+    def __init__(self, location: Path, checked: Any, reloads: Any) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
         log_to_stderr()
         for name in ("cardsign.events", "cardsign.server.site"):  # the parent says it once
             logging.getLogger(name).disabled = True
         self._location, self._checked = location, checked
+        self._reloads, self._loaded = reloads, reloads.value
         self._app = self._load()
         settings: ServerSettings = self._app.extensions["cardsign"].settings
         self._threads = ThreadPoolExecutor(settings.threads, "cardsign")
@@ -265,8 +275,7 @@ class Worker:
         await mount.answer_by_wsgi(app, environ, send, threads)
 
     def _load(self, previous: Publications | None = None) -> Flask:
-        self._loaded = file_stamp(self._checked)
-        settings = pickle.loads(self._checked.read_bytes())  # noqa: S301  of our own parent
+        settings = pickle.loads(self._checked[:])  # noqa: S301  of our own parent
         publications = Publications(self._location, settings, previous=previous)
         app = create_app(publications)
         publications.wait_for_others()
@@ -275,9 +284,9 @@ class Worker:
 
     def _reload(self) -> None:
         """Read settings and tokens again if the parent has."""
-        if file_stamp(self._checked) == self._loaded:
+        if self._reloads.value == self._loaded:
             return
-        replaced = self._app.extensions["cardsign"]
+        self._loaded, replaced = self._reloads.value, self._app.extensions["cardsign"]
         try:
             self._app = self._load(replaced)
             replaced.stopped.set()
@@ -468,8 +477,9 @@ def _refuse_strangers() -> None:
 
 
 def _show_fault(fault: CardsignError) -> Response:
-    is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
-    if is_ours:
+    # Any other is a fault of this machine, and not of who asks.
+    is_callers = fault.code in ("usage.invalid", "policy.unknown_issuer")
+    if is_ours := isinstance(fault, LocalFault) and not is_callers:
         log.error("%s", fault)
     return json_response({"error": fault.finding.to_json()}, 503 if is_ours else 400, NO_STORE)
 

@@ -84,7 +84,6 @@ NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
 #: Those for which no other host is asked, so that nobody waits.
 INSTANT: Final = frozenset({"static_token", "api_key", "basic", "mtls"})
 LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-_OF_AWS: Final = ("account", "arn")
 
 
 class _Table(BaseModel):
@@ -157,7 +156,7 @@ class ProviderSettings(_Table):
             if not getattr(self, name):
                 yield f"{'[[provider.rule]]' if name == 'rules' else repr(name)} is missing"
         if self.type == "aws_sigv4":
-            if self.opens or any(rule.claim not in _OF_AWS for rule in self.rules):
+            if self.opens or any(rule.claim not in ("account", "arn") for rule in self.rules):
                 yield "anybody has an AWS account; let rules name account or arn, and no 'opens'"
         elif not (self.token_file or self.opens or self.rules):
             yield "nobody gets a card; say 'opens', or add [[provider.rule]]"

@@ -6,7 +6,6 @@ The server reads it, and `cardsign tokens` edits it. The tokens themselves are k
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 import secrets
 from collections.abc import Iterator
@@ -20,8 +19,6 @@ from cardsign.card.extensions import AUDIENCE, check_audience
 from cardsign.errors import FileFault, FileMissing, ServeFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.times import read_stamp, stamp
-
-log = logging.getLogger(__name__)
 
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8,000 tokens

@@ -121,12 +121,10 @@ def make_gauges(publications: Publications) -> Iterable[Any]:
     from prometheus_client.core import GaugeMetricFamily
 
     gauge = partial(GaugeMetricFamily, labels=["agent"])
-    number = gauge("cardsign_generation", "The generation that is served.")
     published = gauge("cardsign_published_timestamp_seconds", "When it was published.")
     problems = gauge("cardsign_problems", "What the log says is wrong with it.")
     for name, agent in publications.site.agents.items():
-        number.add_metric([name], agent.generation.number)
         published.add_metric([name], agent.generation.published_at.timestamp())
     for name, lines in publications.problems.items():
         problems.add_metric([name], len(lines))
-    return number, published, problems
+    return published, problems

@@ -380,6 +380,8 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
             reload("reading settings and tokens again", times=2)  # no tokens are no fault
             assert extended() == 401
             assert any("no token opens anything" in line for line in server.log)
+            settings.write_text(f'format = 1\ntoken_file = "{"x" * 5000}"\n')
+            reload("reading settings and tokens again", times=3)
             assert not any("Traceback" in line for line in server.log)
         finally:
             is_over.set()
