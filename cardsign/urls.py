@@ -37,7 +37,8 @@ MAX_URL_LENGTH: Final = 2048  # characters; longer ones are refused by common HT
 _LABEL: Final = r"(?!-)[a-z0-9-]{1,63}(?<!-)"
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://"
-    rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])"
+    # DNS knows no longer name than one of 253 characters (RFC 1035 2.3.4).
+    rf"(?P<host>(?![^:/?]{{254}}){_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])"
     r"(?::(?P<port>[1-9][0-9]{0,4}))?"
     r"(?P<path>/[A-Za-z0-9._~!$&'()*+,=:@%/-]*)?"
     r"(?P<query>\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"

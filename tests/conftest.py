@@ -71,7 +71,6 @@ TOOLS: dict[str, tuple[str, Callable[[], object]]] = {
     ),
     "needs_curl": ("curl", lambda: which("curl")),
     "needs_redis": ("Redis", lambda: which("redis-server") and _has("redis")),
-    "needs_authlib": ("Authlib", lambda: _has("authlib")),
     "needs_prometheus": ("prometheus-client", lambda: _has("prometheus_client")),
     "needs_postgres": ("PostgreSQL", pg.is_here),
     "needs_a2a": (

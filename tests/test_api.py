@@ -287,10 +287,6 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         ),
         "Verifier('trust.toml')",
     ),
-    "an origin as text": (
-        lambda: room_of("net.guarded").GuardedTransport(origins={"https://a.example"}),
-        "parse_origin('https://a.example')",
-    ),
     "bytes for keys": (lambda: DOOR.JwkSet(KEYS), "JwkSet.from_bytes(data)"),
 }
 

@@ -64,7 +64,7 @@ def _ask(url: str, settings: FetchSettings) -> SourceValue:
 
     from cardsign.net.mcp import McpTransport
 
-    guard = McpTransport(url, settings, max_bytes=2 * MAX_SOURCE_BYTES)
+    guard = McpTransport(url, replace(settings, max_bytes=2 * MAX_SOURCE_BYTES))
     server = streamable_http_client(url, http_client=guard.client())
     return _list_tools(server, SourceValue(url), guard)
 

@@ -20,20 +20,13 @@ from typing import Final
 
 import httpx
 
-from cardsign.card.schema import A2aVersion
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, check_verifier, sdk_card
 from cardsign.net import endpoints
 from cardsign.net.connection import in_thread
 from cardsign.net.endpoints import Credential, Endpoint, Header, Peer
 from cardsign.net.fetch import USER_AGENT, OtherStatus, check_json_type
-from cardsign.net.guarded import (
-    ANSWER_SECONDS,
-    GuardedTransport,
-    GuardRefused,
-    as_httpx,
-    is_event_stream,
-)
+from cardsign.net.guarded import GuardedTransport, GuardRefused, as_httpx
 from cardsign.times import second
 from cardsign.urls import card_url
 from cardsign.verify.report import VerificationError, VerifiedCard
@@ -50,8 +43,9 @@ from a2a.utils import errors
 from google.protobuf.json_format import ParseError
 from google.protobuf.message import Error as ProtobufError
 
-#: The versions of A2A that the SDK speaks.
-SPOKEN: Final[tuple[A2aVersion, ...]] = ("1.0", "0.3")
+STREAM_SECONDS: Final = 3600.0  # for one stream of events: a long task
+IDLE_SECONDS: Final = 60.0  # without a byte; servers of streams send a comment every 15 s or so
+CONNECT_SECONDS: Final = 5.0
 MAX_TEXT_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
 MAX_TEXT_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
 METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
@@ -142,7 +136,7 @@ async def trusted_client(
         raise CardNotTrusted(exc) from exc
     subject = verifier.subject_of({"issuer": issuer})
     peer = Peer.of(verifier, card_url(url), card.report.card or {}, subject)
-    call = await in_thread(lambda: open_call(peer, credential, seconds=ANSWER_SECONDS))
+    call = await in_thread(lambda: open_call(peer, credential, seconds=STREAM_SECONDS))
     guard = _Guard(card, verifier.clock)
     async with call.client(guard) as client:
         yield client
@@ -154,7 +148,7 @@ class Call:
 
     Attributes:
         peer: Whose endpoint it is.
-        endpoint: One of the peer's card, of an A2A version in :data:`SPOKEN`.
+        endpoint: One of the peer's card.
         header: The credential for its origin, or None.
         seconds: For all of one answer.
     """
@@ -259,7 +253,8 @@ class Call:
         )
         async with httpx.AsyncClient(
             transport=_AtEndpoint(self),
-            timeout=httpx.Timeout(None),  # the transport's own limits hold
+            # Beside the transport's limit for all of it.
+            timeout=httpx.Timeout(IDLE_SECONDS if streaming else None, connect=CONNECT_SECONDS),
             headers={"User-Agent": USER_AGENT},
             trust_env=False,
             follow_redirects=False,
@@ -285,16 +280,16 @@ def open_call(peer: Peer, credential: Credential | str | None, *, seconds: float
         UsageFault: ``credential.elsewhere``, ``credential.none``, ``credential.scheme``.
         FetchFailed: The server of tokens could not be asked, or must not be.
     """
-    offered = endpoints.endpoints_of(peer.payload, SPOKEN)
     if credential is not None:
-        endpoint = peer.choose(offered, Endpoint.for_messages)
+        endpoint = peer.choose(Endpoint.for_messages)
         header = endpoints.open_credential(credential, peer, endpoint.for_messages())
         return Call(peer, endpoint, header, seconds)
-    url = offered[0].for_messages()
+    endpoint = endpoints.endpoints_of(peer.payload)[0]
+    url = endpoint.for_messages()
     if peer.is_outside(url):
         message = f"{url} lies outside the origins of {peer.issuer.name}; nothing was sent"
         raise CallFailed("call.no_interface", message)
-    return Call(peer, offered[0], None, seconds)
+    return Call(peer, endpoint, None, seconds)
 
 
 class _Guard(ClientCallInterceptor):  # type: ignore[misc]
@@ -338,12 +333,8 @@ class _AtEndpoint(GuardedTransport):
         self._endpoint = call.endpoint
         origin = call.endpoint.url.origin
         self._header = call.header if call.header and call.header.origin == origin else None
-        super().__init__(
-            call.peer.settings,
-            origins={origin},
-            max_bytes=MAX_TEXT_BYTES,
-            total_timeout=call.seconds,
-        )
+        settings = replace(call.peer.settings, max_bytes=MAX_TEXT_BYTES, total_timeout=call.seconds)
+        super().__init__(settings, origins={origin})
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Make one request, with the credential.
@@ -364,7 +355,9 @@ class _AtEndpoint(GuardedTransport):
             request.headers[self._header.name] = self._header.value
         response = await super().handle_async_request(request)
         headers = tuple((n.lower(), value) for n, value in response.headers.multi_items())
-        if not response.is_success or is_event_stream(request, headers):
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        asks_for_stream = "text/event-stream" in request.headers.get("accept", "")
+        if not response.is_success or (is_stream and asks_for_stream):
             return response
         try:
             check_json_type(headers, self._endpoint.url)

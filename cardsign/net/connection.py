@@ -12,7 +12,6 @@ and then could keep us for ever; here every step gets what is left of the whole.
 from __future__ import annotations
 
 import contextlib
-import math
 import socket
 import ssl
 import threading
@@ -38,22 +37,18 @@ Loopback: TypeAlias = Literal["refused", "allowed", "required"]
 
 # IANA's special-purpose registries and what they leave out, written down because `is_global`
 # depends on the version of Python and says yes to multicast, 6to4, and more.
-_NOT_PUBLIC: Final = {
-    "a loopback address": "127.0.0.0/8 ::1/128",
-    "a private address": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7",
-    "a link-local address": "fe80::/10",
+_SPECIAL: Final = (
+    # Loopback, private and link-local addresses.
+    "127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fe80::/10 "
     # This very host, a provider's network, Azure's own service, multicast and reserved; protocols
-    # and Teredo; documentation and benchmarks; relays, tunnels and sinks of stray DNS queries.
-    "not a public address": "0.0.0.0/8 ::/128 100.64.0.0/10 168.63.129.16/32 224.0.0.0/4 ff00::/8 "
-    "240.0.0.0/4 192.0.0.0/24 2001::/23 192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 "
-    "2001:db8::/32 3fff::/20 192.52.193.0/24 192.88.99.0/24 2002::/16 192.31.196.0/24 "
-    "192.175.48.0/24 2620:4f:8000::/48",
-}
-_OBJECTIONS: Final = [
-    (ip_network(network), objection)
-    for objection, networks in _NOT_PUBLIC.items()
-    for network in networks.split()
-]
+    # and Teredo.
+    "0.0.0.0/8 ::/128 100.64.0.0/10 168.63.129.16/32 224.0.0.0/4 ff00::/8 240.0.0.0/4 192.0.0.0/24 "
+    "2001::/23 "
+    # Documentation and benchmarks; relays, tunnels and sinks of stray DNS queries.
+    "192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20 "
+    "192.52.193.0/24 192.88.99.0/24 2002::/16 192.31.196.0/24 192.175.48.0/24 2620:4f:8000::/48"
+)
+_NOT_PUBLIC: Final = [ip_network(network) for network in _SPECIAL.split()]
 # Where clouds keep the credentials of a machine: Alibaba, all link-local addresses (AWS, Azure,
 # Google, Oracle and others), Scaleway, Oracle, AWS for pods, AWS, Google. Some are within private
 # networks, so they are refused before the operator's `networks` is looked at.
@@ -64,7 +59,7 @@ _OF_CLOUDS: Final = (
 _METADATA: Final = [ip_network(network) for network in _OF_CLOUDS.split()]
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all that IANA has given out (RFC 4291 2.4)
 _NAT64: Final = IPv6Network("64:ff9b::/96")  # RFC 6052 2.1: what DNS64 gives for IPv4 hosts
-_LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+_LOOPBACK: Final = _NOT_PUBLIC[:2]
 
 
 def check_address(
@@ -84,29 +79,44 @@ def check_address(
     Raises:
         FetchFailed: ``fetch.forbidden_address``.
     """
-    is_loopback = any(address in network for network in _LOOPBACK)
+    end = address  # where a connection to it ends
+    if isinstance(address, IPv6Address):
+        mapped = address.ipv4_mapped or address
+        end = IPv4Address(address.packed[-4:]) if address in _NAT64 else mapped
+    is_loopback = _is_in(_LOOPBACK, address)
+    objection, hint = "", ""
     if is_loopback and loopback != "refused":
         return
-    hint = ""
-    if any((_embedded(address) or address) in network for network in _METADATA):
+    if _is_in(_METADATA, end):
         objection = "a metadata address of clouds, which is never asked"
         hint = "Name the address of an agent."
     elif loopback == "required":
         objection, hint = "not this machine, and plain http goes no further", "Use https."
-    elif any(address in network for network in networks):
-        return
-    elif (objection := _objection(address)) and not is_loopback:
-        network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
-        where = f'networks = ["{network}"] in a policy file that you name with --trust'
-        hint = f"If this is a network of your own, allow it for this issuer: {where}."
+    elif not _is_in(networks, address) and not _is_public(end):
+        objection = "not a public address"
+        if not is_loopback:
+            network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
+            where = f'networks = ["{network}"] in a policy file that you name with --trust'
+            hint = f"If this is a network of your own, allow it for this issuer: {where}."
     if objection:
         raise FetchFailed("fetch.forbidden_address", f"{address} is {objection}", hint=hint)
+
+
+def _is_in(networks: Sequence[Network], address: IPAddress) -> bool:
+    return any(address in network for network in networks)
+
+
+def _is_public(address: IPAddress) -> bool:
+    """Return whether anybody may be asked there, by our table and by Python's."""
+    is_unicast = address.version == 4 or address in _GLOBAL_UNICAST
+    is_global = is_unicast and address.is_global and not address.is_multicast
+    return is_global and not _is_in(_NOT_PUBLIC, address)
 
 
 def resolve(host: str, *, resolver: Resolver, timeout: float) -> tuple[IPAddress, ...]:
     """Return the addresses of a host, none of them checked.
 
-    An address in brackets or as a dotted quad is its own answer.
+    An address is its own answer.
 
     Args:
         host: As in :class:`cardsign.urls.Origin`.
@@ -117,21 +127,19 @@ def resolve(host: str, *, resolver: Resolver, timeout: float) -> tuple[IPAddress
         FetchFailed: ``fetch.failed``: there is no address.
         OSError: What the resolver raises; ``TimeoutError`` after `timeout`.
     """
-    addresses: Sequence[IPAddress]
-    try:
-        addresses = (ip_address(host.strip("[]")),)
-    except ValueError:
-        answer: Future[Sequence[IPAddress]] = Future()
+    with contextlib.suppress(ValueError):
+        return (ip_address(host.strip("[]")),)
+    answer: Future[Sequence[IPAddress]] = Future()
 
-        def ask() -> None:
-            try:
-                answer.set_result(resolver(host))
-            except OSError as exc:
-                answer.set_exception(exc)
+    def ask() -> None:
+        try:
+            answer.set_result(resolver(host))
+        except OSError as exc:
+            answer.set_exception(exc)
 
-        # A daemon thread, since nothing can interrupt `getaddrinfo`.
-        threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
-        addresses = answer.result(timeout)
+    # A daemon thread, since nothing can interrupt `getaddrinfo`.
+    threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
+    addresses = answer.result(timeout)
     if not addresses:
         raise FetchFailed("fetch.failed", f"{host} has no address")
     return tuple(dict.fromkeys(addresses))
@@ -145,27 +153,6 @@ def system_resolver(host: str) -> list[IPAddress]:
     """
     answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [ip_address(str(sockaddr[0])) for *_, sockaddr in answers]
-
-
-def _objection(address: IPAddress) -> str:
-    """Return why an address is refused; empty for a public one."""
-    if (within := _embedded(address)) is not None:
-        objection = _objection(within)
-        return f"{within} written as IPv6, {objection}" if objection else ""
-    for network, objection in _OBJECTIONS:
-        if address in network:
-            return objection
-    is_unicast = address.version == 4 or address in _GLOBAL_UNICAST
-    # A newer Python may know of networks that were set aside since this was written.
-    is_public = is_unicast and address.is_global and not address.is_multicast
-    return "" if is_public else "not a public address"
-
-
-def _embedded(address: IPAddress) -> IPv4Address | None:
-    """Return the IPv4 address at which a connection to this IPv6 address ends; None for another."""
-    if isinstance(address, IPv4Address):
-        return None
-    return IPv4Address(address.packed[-4:]) if address in _NAT64 else address.ipv4_mapped
 
 
 #: Monotonic time in seconds.
@@ -188,7 +175,7 @@ class Deadline:
     """The moment at which everything must be over."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock, self._end, self._idle = clock, clock() + seconds, math.inf
+        self._clock, self._end = clock, clock() + seconds
 
     def remaining(self, at_most: float | None = None) -> float:
         """Return the seconds left, or `at_most` if that is less; always more than 0.
@@ -196,18 +183,14 @@ class Deadline:
         Raises:
             TimeoutError: None are left.
         """
-        seconds = min(self._end - self._clock(), self._idle)
+        seconds = self._end - self._clock()
         if seconds <= 0:
             raise TimeoutError
         return seconds if at_most is None else min(seconds, at_most)
 
-    def prolong(self, seconds: float, *, idle: float) -> None:
-        """Let it go on for so many seconds from now, if no single step takes more than `idle`."""
-        self._end, self._idle = self._clock() + seconds, min(self._idle, idle)
-
     def stop(self) -> None:
-        """Let it be over now, also where it is prolonged later."""
-        self._idle = 0
+        """Let it be over now."""
+        self._end = float("-inf")
 
 
 class DeadlineStream(httpcore.NetworkStream):
@@ -217,10 +200,8 @@ class DeadlineStream(httpcore.NetworkStream):
     with ``TimeoutError`` and ``ssl.SSLError``.
     """
 
-    def __init__(self, connected: socket.socket, end: Deadline, connect_timeout: float) -> None:
-        self._socket = connected
-        self._end = end
-        self._connect_timeout = connect_timeout
+    def __init__(self, connected: socket.socket, end: Deadline) -> None:
+        self._socket, self._end = connected, end
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has arrived, at most `max_bytes`; empty at the end."""
@@ -250,7 +231,7 @@ class DeadlineStream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         """Do the handshake; Python holds the time limit over the whole of it."""
         try:
-            self._socket.settimeout(self._end.remaining(self._connect_timeout))
+            self._socket.settimeout(self._end.remaining(timeout))
             # Wrapped first, so that `shut_down` ends the handshake too.
             self._socket = ssl_context.wrap_socket(
                 self._socket, server_hostname=server_hostname, do_handshake_on_connect=False

@@ -78,10 +78,10 @@ def look_up(
     """
     look = partial(_look_once, verifier, card_url(url), subject, supplied, at)
     discovery = look(url, fresh=fresh)
-    if fresh or discovery.report.issuer is None or not ask_again(discovery.report):
-        return discovery
-    # Where it was found: a 404 of the canonical path is not asked for twice.
-    return look(discovery.url, fresh=True)
+    if not fresh and discovery.report.issuer is not None and ask_again(discovery.report):
+        # Where it was found: a 404 of the canonical path is not asked for twice.
+        discovery = look(discovery.url, fresh=True)
+    return discovery
 
 
 def _look_once(
@@ -106,10 +106,8 @@ def _look_once(
     legacy = card_url(url) not in seen
     answer = verifier.fetcher.fetch_card(url, fresh=fresh, legacy=legacy, issuer=owner)
     if answer.outcome != "found" and not answer.untrusted_body:
-        report = _report_no_card(answer, owner, seen)
-        checked_at = at or verifier.clock()
-        report = replace(report, checked_at=checked_at, historic=at is not None)
-        return Discovery(answer.url, report)
+        report = replace(_report_no_card(answer, owner, seen), historic=at is not None)
+        return Discovery(answer.url, replace(report, checked_at=at or verifier.clock()))
     here, origin = Subject(url=answer.url), parse_url(answer.url).origin
     owner = find(_at(subject, answer.url))
     # A caller that names an issuer or an origin as well wants more than the URL says, not less: one

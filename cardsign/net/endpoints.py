@@ -12,10 +12,11 @@ import base64
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, quote_plus, urlencode
 
 from cardsign.card.extensions import declares_extended_card
@@ -23,13 +24,12 @@ from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.schema import A2aVersion
 from cardsign.card.security import Scheme, requirements_of, schemes_of, security_problems
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object
-from cardsign.card.values import Json
+from cardsign.card.values import Json, members_of
 from cardsign.errors import CallFailed, CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import read_secret
 from cardsign.net import fetch
 from cardsign.net.discovery import Discovery
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
-from cardsign.times import second
+from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.urls import EXTENDED_PATH, Origin, Url, may_stand_at, parse_url
 from cardsign.verify.report import Report, VerificationError, ask_again
@@ -40,17 +40,13 @@ if TYPE_CHECKING:
 
 JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
-#: What is spoken here; gRPC is not.
-BINDINGS: Final = (JSONRPC, HTTP_JSON)
 
-MAX_TENANT: Final = 256  # characters; it goes into every request
-# HTTP+JSON puts the tenant into the path: it must be one segment of it, which leads nowhere.
-_TENANT: Final = re.compile(rf"(?!\.\.?\Z)[^/\\?#%]{{0,{MAX_TENANT}}}")
+# HTTP+JSON puts the tenant into the path: it must be one segment of it, which leads nowhere. It
+# goes into every request.
+_TENANT: Final = re.compile(r"(?!\.\.?\Z)[^/\\?#%]{0,256}")
 
-A2A_VERSIONS: Final[tuple[A2aVersion, ...]] = ("1.0", "0.3", "0.2")
-
-_VERSION: Final = re.compile(r"(0\.2|0\.3|1)(?:\.[0-9]+)*")
-_BY_VERSION: Final[dict[str, A2aVersion]] = {"0.2": "0.2", "0.3": "0.3", "1": "1.0"}
+# Of the versions that are spoken here.
+_VERSION: Final = re.compile(r"(?:0\.3|1)(?:\.[0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +56,19 @@ class Endpoint:
     Attributes:
         url: Where.
         binding: ``JSONRPC`` or ``HTTP+JSON``.
-        a2a_version: Which A2A it speaks; 0.2 and 0.3 differ in the place of the extended card.
-        tenant: To be named in every request (A2A 1.0 8.3.2); empty where there is none.
         version: ``protocolVersion`` as the card has it.
+        tenant: To be named in every request (A2A 1.0 8.3.2); empty where there is none.
     """
 
     url: Url
     binding: str
-    a2a_version: A2aVersion
-    tenant: str
     version: str
+    tenant: str = ""
+
+    @property
+    def a2a_version(self) -> A2aVersion:
+        """Which A2A it speaks."""
+        return "1.0" if self.version.startswith("1") else "0.3"
 
     def for_messages(self) -> Url:
         """Return where a message is sent."""
@@ -77,10 +76,6 @@ class Endpoint:
 
     def for_extended_card(self) -> Url:
         """Return where the extended card is asked for."""
-        if self.a2a_version == "0.2":  # beside the endpoint's own path, whatever its binding
-            parent = self.url.path.rstrip("/").rpartition("/")[0]
-            path = f"{parent}/agent/authenticatedExtendedCard"
-            return replace(self.url, path=path, query="")
         return self._below(EXTENDED_PATH if self.a2a_version == "1.0" else "/v1/card")
 
     def _below(self, path: str) -> Url:
@@ -92,9 +87,7 @@ class Endpoint:
         return replace(self.url, path=self.url.path.rstrip("/") + tenant + path, query="")
 
 
-def endpoints_of(
-    payload: Mapping[str, object], spoken: Collection[A2aVersion] = A2A_VERSIONS
-) -> tuple[Endpoint, ...]:
+def endpoints_of(payload: Mapping[str, Any]) -> tuple[Endpoint, ...]:
     """Return every endpoint of a verified payload that we can speak to, in the card's order.
 
     Those of ``supportedInterfaces`` (A2A 1.0 4.4.6), or else of ``url`` and
@@ -103,56 +96,43 @@ def endpoints_of(
 
     Args:
         payload: Of a trusted card.
-        spoken: The generations of A2A that the caller speaks.
 
     Raises:
         CallFailed: ``call.no_interface``: none is left.
     """
-    interfaces = current_interfaces(cast(Mapping[str, Json], payload))
-    readable = [endpoint for endpoint in map(_readable, interfaces) if endpoint is not None]
-    fitting = tuple(endpoint for endpoint in readable if endpoint.a2a_version in spoken)
-    if not fitting:
-        message = f"no endpoint of the card speaks A2A {' or '.join(spoken)}"
-        raise CallFailed("call.no_interface", f"{message} over {' or '.join(BINDINGS)}")
-    return fitting
+    endpoints = tuple(filter(None, map(_readable, current_interfaces(payload))))
+    if not endpoints:
+        message = f"no endpoint of the card speaks A2A 1.0 or 0.3 over {JSONRPC} or {HTTP_JSON}"
+        raise CallFailed("call.no_interface", message)
+    return endpoints
 
 
 def _readable(interface: Interface) -> Endpoint | None:
     """Return an interface as an endpoint; None where it is none that we can speak to."""
     silent = "1.0" if interface.written_in == "1.0" else "0.3.0"
     match (interface.url, interface.binding, interface.version or silent, interface.tenant or ""):
-        case (str(url), str(binding), str(version), str(tenant)):
-            spoken = _VERSION.fullmatch(version)
+        case (str(url), "JSONRPC" | "HTTP+JSON" as binding, str(version), str(tenant)):
             is_plain = tenant.isprintable() and _TENANT.fullmatch(tenant)
-            if spoken is None or binding not in BINDINGS or not is_plain:
-                return None
-            try:
-                where = parse_url(url)
-            except CardRefused:  # checked before, unless no policy bounds the places
-                return None
-            return Endpoint(where, binding, _BY_VERSION[spoken[1]], tenant, version)
+            with suppress(CardRefused):  # checked before, unless no policy bounds the places
+                if is_plain and _VERSION.fullmatch(version):
+                    return Endpoint(parse_url(url), binding, version, tenant)
     return None
 
 
 # The user's credential.
 
 MAX_SECRET_CHARS: Final = 8192  # of a credential or a token; common servers take no longer header
-MIN_PASSWORD: Final = 4  # characters; a shorter one stands in many words by chance
 MAX_WORDS: Final = 200  # characters of a peer's own words in a message
-MAX_TOKEN_BYTES: Final = 64 * 1024  # of a server of tokens
 
 _BEARER: Final = re.compile(rf"(?=.{{1,{MAX_SECRET_CHARS}}}\Z)[A-Za-z0-9._~+/-]+=*")  # RFC 6750 2.1
-_SCOPE: Final = re.compile(r"[!#-\[\]-~]+")  # RFC 6749 3.3
-_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # a header's name (RFC 9110 5.1)
-# Headers that shape the message or its way, or that mean something else: never a credential's.
-_NOT_FOR_KEYS: Final = re.compile(
-    r"a2a-.*|accept.*|cache-.*|connection|content-.*|cookie2?|date|expect|forwarded|host|if-.*|"
-    r"keep-alive|origin|proxy-.*|range|referer|sec-.*|te|trailer|transfer-.*|upgrade|user-agent|"
-    r"via|x-forwarded-.*|x-http-method.*",
+# A header's name (RFC 9110 5.1); none that shapes the message or its way, or means something else.
+_KEY_HEADER: Final = re.compile(
+    r"(?!(?:a2a-.*|accept.*|cache-.*|connection|content-.*|cookie2?|date|expect|forwarded|host|"
+    r"if-.*|keep-alive|origin|proxy-.*|range|referer|sec-.*|te|trailer|transfer-.*|upgrade|"
+    r"user-agent|via|x-forwarded-.*|x-http-method.*)\Z)[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}",
     re.IGNORECASE,
 )
 _PLACE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/(?!/)[^?#]*")
-_EXPECTED: Final = "expected env:NAME, or file: and the absolute path of a file"
 
 
 #: The name of the header in which a credential goes, and ``Bearer`` or ``Basic`` before the
@@ -161,12 +141,6 @@ HeaderForm: TypeAlias = tuple[str, str]
 BEARER: Final[HeaderForm] = ("Authorization", "Bearer")
 BASIC: Final[HeaderForm] = ("Authorization", "Basic")
 _FORMS: Final = {"bearer": BEARER, "basic": BASIC}
-
-
-def _unusable(problem: str, path: str = "") -> UsageFault:
-    """Never with the credential, or with what stands in its place by mistake."""
-    hint = "Say where to read it: env:NAME or file:/absolute/path"
-    return UsageFault("credential.none", problem, path=path, hint=hint)
 
 
 def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
@@ -180,13 +154,12 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
         UsageFault: ``credential.scheme``: no such scheme; nothing may be guessed.
     """
     for scheme, _ in _schemes_alone(payload):
-        if scheme.header is not None and _may_hold_keys(scheme.header):
+        if scheme.header is not None and _KEY_HEADER.fullmatch(scheme.header):
             return scheme.header, ""
         if scheme.carrier in _FORMS:
             return _FORMS[scheme.carrier]
-    raise UsageFault(
-        "credential.scheme", "the card demands nothing that is one credential in a header"
-    )
+    message = "the card demands nothing that is one credential in a header"
+    raise UsageFault("credential.scheme", message)
 
 
 def _schemes_alone(payload: Mapping[str, Json]) -> Iterator[tuple[Scheme, Sequence[str]]]:
@@ -212,10 +185,6 @@ def _schemes_alone(payload: Mapping[str, Json]) -> Iterator[tuple[Scheme, Sequen
             yield declared[name], schemes[name]
 
 
-def _may_hold_keys(name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and not _NOT_FOR_KEYS.fullmatch(name)
-
-
 @dataclass(frozen=True, slots=True)
 class Credential:
     """A credential for one peer, read when it is sent.
@@ -227,7 +196,6 @@ class Credential:
         uri: ``env:NAME``, or ``file:/absolute/path`` of a private file.
         client_id: The OAuth 2.0 client whose secret it is, which gets a token; empty where it is
             shown to the peer itself.
-        environment: Where its variable is looked up.
 
     Raises:
         UsageFault: ``credential.none``: the URI is none of these.
@@ -235,12 +203,11 @@ class Credential:
 
     uri: str = field(repr=False)
     client_id: str = ""
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     def __post_init__(self) -> None:
         if not _PLACE.fullmatch(self.uri):
-            scheme = self.uri.partition(":")[0]
-            raise _unusable(_EXPECTED, f"{scheme}:..." if scheme in ("env", "file") else "")
+            message = "expected env:NAME, or file: and the absolute path of a file"
+            raise UsageFault("credential.none", message)
 
     def secret(self) -> str:
         """Read the credential: one line of printable ASCII.
@@ -249,23 +216,19 @@ class Credential:
             UsageFault: ``credential.none``: there is none, or none that a header holds. The
                 message does not show it.
         """
-        scheme, _, path = self.uri.partition(":")
+        scheme, _, place = self.uri.partition(":")
+        problem = f"it is not one line of 1 to {MAX_SECRET_CHARS} printable ASCII characters"
+        text = os.environ.get(place, "") if scheme == "env" else ""
         try:
             if scheme == "file":
-                data = read_secret(Path(path), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end
+                data = read_secret(Path(place), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end
                 text = data.decode("utf-8", "replace")
-            else:
-                text = self.environment.get(path, "")
         except FileFault as exc:
             problem = f"the file cannot be used ({exc.code}): it must be yours alone"
-        else:
-            text = text.removesuffix("\n").removesuffix("\r")
-            if 0 < len(text) <= MAX_SECRET_CHARS and text.isascii() and text.isprintable():
-                return text
-            empty = "the file is empty" if scheme == "file" else "the variable is not set"
-            line = f"one line of at most {MAX_SECRET_CHARS} printable ASCII characters"
-            problem = f"the credential is not {line}" if text else empty
-        raise _unusable(problem, f"{scheme}:...")  # outside, so that no context holds the URI
+        text = text.removesuffix("\n").removesuffix("\r")
+        if 0 < len(text) <= MAX_SECRET_CHARS and text.isascii() and text.isprintable():
+            return text
+        raise UsageFault("credential.none", problem)  # outside, so that no context holds the URI
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +248,7 @@ class Peer:
     payload: Mapping[str, Json]
     policy: Policy
     issuer: TrustedIssuer
-    settings: FetchSettings = DEFAULT_SETTINGS
+    settings: FetchSettings
 
     @classmethod
     def of(
@@ -305,8 +268,7 @@ class Peer:
         policy, settings = verifier.policy, verifier.fetcher.settings
         issuer = policy.find(Subject(url=card_url) if subject.is_nobody else subject)
         if issuer is None:
-            message = f"the policy has no issuer for {card_url}; nothing was sent"
-            raise UsageFault("credential.elsewhere", message)
+            raise UsageFault("credential.elsewhere", f"the policy has no issuer for {card_url}")
         return cls(card_url, payload, policy, issuer, settings.for_issuer(issuer))
 
     def is_outside(self, url: Url) -> bool:
@@ -323,16 +285,17 @@ class Peer:
             return url.origin == parse_url(self.card_url).origin
         return not self.is_outside(url)
 
-    def choose(self, endpoints: Sequence[Endpoint], url_of: Callable[[Endpoint], Url]) -> Endpoint:
-        """Return the first endpoint that may get a credential.
+    def choose(self, url_of: Callable[[Endpoint], Url]) -> Endpoint:
+        """Return the first endpoint of the payload that may get a credential.
 
         Args:
-            endpoints: Of the payload.
             url_of: Where an endpoint is asked.
 
         Raises:
+            CallFailed: ``call.no_interface``.
             UsageFault: ``credential.elsewhere``.
         """
+        endpoints = endpoints_of(self.payload)
         for endpoint in endpoints:
             if self.may_show(url_of(endpoint)):
                 return endpoint
@@ -377,10 +340,11 @@ class Header:
         shown = secret
         if scheme == "Basic":
             if ":" not in secret:
-                raise _unusable("Basic takes USER:PASSWORD, with a colon")
+                raise UsageFault("credential.none", "Basic takes USER:PASSWORD, with a colon")
             shown = base64.b64encode(secret.encode()).decode()
         elif scheme and not _BEARER.fullmatch(secret):
-            raise _unusable("the credential has characters that no bearer token has")
+            problem = "the credential has characters that no bearer token has"
+            raise UsageFault("credential.none", problem)
         return cls(origin, name, f"{scheme} {shown}".strip(), secret)
 
     def masked(self, untrusted_text: str) -> str:
@@ -391,9 +355,8 @@ class Header:
         """
         words = {self._secret, self.value.rpartition(" ")[2]}
         if self.value.startswith("Basic "):
-            password = self._secret.partition(":")[2]
-            words |= {password} if len(password) >= MIN_PASSWORD else set()
-        for word in sorted(words, key=len, reverse=True):
+            words.add(self._secret.partition(":")[2])
+        for word in sorted(filter(None, words), key=len, reverse=True):
             untrusted_text = untrusted_text.replace(word, "(the credential)")
         return untrusted_text
 
@@ -407,35 +370,6 @@ def quotable(untrusted_words: str, header: Header | None) -> str:
     """
     start = (header.masked(untrusted_words) if header else untrusted_words)[:MAX_WORDS]
     return "".join(char if char.isprintable() else "?" for char in start)
-
-
-def find_token_url(peer: Peer) -> tuple[Url, tuple[str, ...]]:
-    """Return where a verified card has its tokens from, and the scopes to ask for, sorted.
-
-    The first requirement decides that names a single `oauth2` scheme with a `clientCredentials`
-    flow. Without requirements the first such scheme of the card does, without scopes. An OpenID
-    Connect scheme names no token URL, and none is looked for elsewhere.
-
-    Raises:
-        UsageFault: ``credential.scheme``: no such scheme; ``credential.elsewhere``: the
-            client's secret must not go to its token URL.
-        FetchFailed: ``fetch.url``: its token URL is none, or none of https.
-    """
-    for scheme, scopes in _schemes_alone(peer.payload):
-        flows = scheme.members.get("flows") if scheme.type == "oauth2" else None
-        flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
-        token_url = flow.get("tokenUrl") if isinstance(flow, dict) else None
-        if not isinstance(token_url, str):
-            continue
-        if not all(map(_SCOPE.fullmatch, scopes)):
-            raise UsageFault("credential.scheme", "the card demands a scope that is none")
-        url = peer.settings.target(token_url)
-        if not peer.may_show(url):
-            raise peer.elsewhere(f"the card's token URL is at {url.origin}")
-        return url, tuple(sorted({*scopes}))
-    raise UsageFault(
-        "credential.scheme", "the card demands no OAuth 2.0 token by client credentials"
-    )
 
 
 def open_credential(credential: Credential | str, peer: Peer, url: Url) -> Header:
@@ -455,43 +389,50 @@ def open_credential(credential: Credential | str, peer: Peer, url: Url) -> Heade
         credential = Credential(credential)
     if not credential.client_id:
         return Header.of(url.origin, header_form_of(peer.payload), credential.secret())
-    token_url, scopes = find_token_url(peer)
-    token = _get_token(token_url, scopes, credential, peer.settings)
-    return Header.of(url.origin, BEARER, token)
+    return Header.of(url.origin, BEARER, _get_token(credential, peer))
 
 
-def _get_token(url: Url, scopes: Sequence[str], client: Credential, settings: FetchSettings) -> str:
-    """Ask for a token, by HTTP Basic (RFC 6749 2.3.1).
+def _get_token(client: Credential, peer: Peer) -> str:
+    """Ask for a token by HTTP Basic (RFC 6749 2.3.1), as a verified card says.
+
+    The first requirement decides that names a single `oauth2` scheme with a `clientCredentials`
+    flow. Without requirements the first such scheme of the card does, without scopes. An OpenID
+    Connect scheme names no token URL, and none is looked for elsewhere.
 
     Raises:
+        UsageFault: ``credential.scheme``: no such scheme; ``credential.elsewhere``: the
+            client's secret must not go to its token URL.
         CallFailed: ``credential.refused``: the server refuses the client; ``call.error``: it
             answered no bearer token. No word of the answer is shown.
         FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
-    form = {"grant_type": "client_credentials"}
-    if scopes:
-        form["scope"] = " ".join(scopes)
+    for scheme, scopes in _schemes_alone(peer.payload):
+        flow = members_of(members_of(scheme.members.get("flows")).get("clientCredentials"))
+        token_url, asked = flow.get("tokenUrl"), " ".join(sorted({*scopes}))
+        if scheme.type == "oauth2" and isinstance(token_url, str):
+            break
+    else:
+        message = "the card demands no OAuth 2.0 token by client credentials"
+        raise UsageFault("credential.scheme", message)
+    url = peer.settings.target(token_url)
+    if not peer.may_show(url):
+        raise peer.elsewhere(f"the card's token URL is at {url.origin}")
+    form = {"grant_type": "client_credentials", **({"scope": asked} if asked else {})}
     pair = f"{quote_plus(client.client_id)}:{quote_plus(client.secret())}"
-    problem = "holds no bearer token"
+    authorization = Header.of(url.origin, BASIC, pair)
+    headers, body = ((authorization.name, authorization.value),), urlencode(form).encode()
     try:
-        answer = fetch.fetch_document(
-            str(url),
-            replace(settings, max_bytes=MAX_TOKEN_BYTES),
-            headers=(("Authorization", Header.of(url.origin, BASIC, pair).value),),
-            body=urlencode(form).encode(),
-        )
-        members = parse_object(answer.untrusted_body, max_bytes=MAX_TOKEN_BYTES, max_depth=8)
+        answer = fetch.fetch_document(str(url), peer.settings, headers=headers, body=body)
     except fetch.OtherStatus as exc:
         if exc.status not in (400, 401, 403):
             raise
         message = f"{url} answered {exc.status} to the client's credentials"
         raise CallFailed("credential.refused", message) from None
-    except JsonRefused as exc:
-        problem, members = f"is not strict JSON ({exc.code})", {}
+    members = strict_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES, max_depth=8)
     token, kind = members.get("access_token"), members.get("token_type")
     if isinstance(token, str) and _BEARER.fullmatch(token) and str(kind).lower() == "bearer":
         return token
-    raise CallFailed("call.error", f"the answer of {url} {problem}")
+    raise CallFailed("call.error", f"the answer of {url} holds no bearer token")
 
 
 # What a peer answers.
@@ -529,7 +470,8 @@ def read_answer(untrusted_answer: Mapping[str, Json], call_id: str) -> dict[str,
             is_ours = answered in (call_id, None) and not more
             if is_ours and isinstance(words, str) and not isinstance(code, bool):
                 return RpcError(code, words)
-    raise _refused("expected jsonrpc 2.0, the id of the call, and a result or an error")
+    expected = "expected jsonrpc 2.0, the id of the call, and a result or an error"
+    raise CallFailed("call.error", f"the answer is none to this call: {expected}")
 
 
 def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> dict[str, Json]:
@@ -542,11 +484,8 @@ def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> d
         return parse_object(untrusted_body, max_bytes=max_bytes, max_depth=max_depth)
     except JsonRefused as exc:
         code = exc.code
-    raise _refused(f"it is not strict JSON ({code})")  # outside, so that no context quotes it
-
-
-def _refused(problem: str) -> CallFailed:
-    return CallFailed("call.error", f"the answer is none to this call: {problem}")
+    # Outside, so that no context quotes it.
+    raise CallFailed("call.error", f"the answer is not strict JSON ({code})")
 
 
 #: Statuses by which a peer wants another credential, or one at all.
@@ -563,13 +502,13 @@ def refused_credential(
     shown = quotable(", ".join(challenges), header)
     asks = f"; it says it wants: {shown}" if shown else ""
     sent = "the credential" if header else "a request without credential"
-    hint = "" if header else "Name one with --credential env:NAME or file:/PATH."
-    return CallFailed("credential.refused", f"{url} answered {status} to {sent}{asks}", hint=hint)
+    return CallFailed("credential.refused", f"{url} answered {status} to {sent}{asks}")
 
 
 # The extended card.
 
 MAX_ANSWER_BYTES: Final = MAX_CARD_BYTES + 16 * 1024  # a card, some members around it, white space
+_METHODS: Final = {"1.0": "GetExtendedAgentCard", "0.3": "agent/getAuthenticatedExtendedCard"}
 # Ties an answer to its call, of which each connection has one.
 _CALL_ID: Final = "cardsign"
 # Errors by which a peer says that there is no extended card (A2A 1.0 5.4, 0.3 8.2).
@@ -600,23 +539,19 @@ def look_up_extended(
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
         UsageFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``;
             nothing was sent.
-        CallFailed: ``call.verdict_over``: that on the public card no longer holds, nothing was
-            sent; there is no extended card, or no endpoint to ask for one;
+        CallFailed: There is no extended card, or no endpoint to ask for one;
             ``credential.refused``; the answer is none.
         FetchFailed: The peer could not be asked, or must not be.
     """
-    payload, until = public.report.card, public.report.valid_until
+    payload = public.report.card
     if payload is None:
         raise VerificationError.of(public.report)
     subject = Subject(url=public.url) if subject.is_nobody else subject
     peer = Peer.of(verifier, public.url, payload, subject)
-    if until is not None and until <= verifier.clock():
-        message = f"the verdict on {public.url} expired at {second(until)}"
-        raise CallFailed("call.verdict_over", f"{message}; nothing was sent")
     if not declares_extended_card(payload):
         message = f"the card at {public.url} declares no extended card"
         raise CallFailed("call.no_extended", message)
-    endpoint = peer.choose(endpoints_of(payload), Endpoint.for_extended_card)
+    endpoint = peer.choose(Endpoint.for_extended_card)
     header = open_credential(credential, peer, endpoint.for_extended_card())
     untrusted_card = ask_for_extended_card(endpoint, header, peer.settings)
 
@@ -638,7 +573,7 @@ def ask_for_extended_card(
     """Ask one endpoint for the extended card that a credential opens.
 
     By JSON-RPC ``GetExtendedAgentCard`` (A2A 1.0 9.4.11), ``GET /extendedAgentCard`` (11.3), or
-    what 0.3 and 0.2 call the same.
+    what 0.3 calls the same.
 
     Args:
         endpoint: One of the verified payload.
@@ -654,52 +589,37 @@ def ask_for_extended_card(
         CallFailed: ``credential.refused``, ``call.no_extended``, ``call.error``.
         FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
-    url = endpoint.for_extended_card()
-    headers, call = _request_to(endpoint)
+    url, version = endpoint.for_extended_card(), endpoint.a2a_version
+    headers: dict[str, str] = {"A2A-Version": version}
     if header is not None:
         if url.origin != header.origin:
             message = f"{url.origin} is not where the credential belongs, {header.origin}"
             raise UsageFault("credential.elsewhere", message)
-        headers.append((header.name, header.value))
-    there = replace(settings, max_bytes=MAX_ANSWER_BYTES)
+        headers[header.name] = header.value
+    body = None
+    if endpoint.binding == JSONRPC:
+        params = {"params": {"tenant": endpoint.tenant}} if endpoint.tenant else {}
+        call = {"jsonrpc": "2.0", "id": _CALL_ID, "method": _METHODS[version], **params}
+        body = json.dumps(call, separators=(",", ":")).encode()
+    there, fields = replace(settings, max_bytes=MAX_ANSWER_BYTES), tuple(headers.items())
     try:
-        answer = fetch.fetch_document(str(url), there, headers=tuple(headers), body=call)
+        answer = fetch.fetch_document(
+            str(url), there, headers=fields, body=body, content_type="application/json"
+        )
     except fetch.OtherStatus as exc:
         if exc.status in UNAUTHORISED:
             challenges = exc.challenges
             raise refused_credential(exc.status, challenges, url, header) from None
         if exc.status in (404, 410):
-            raise _no_card(url, f"answered {exc.status}") from None
+            message = f"{url} gives no extended card: it answered {exc.status}"
+            raise CallFailed("call.no_extended", message) from None
         raise
-    if call is None:
+    if body is None:
         return answer.untrusted_body
     limits = {"max_bytes": MAX_ANSWER_BYTES, "max_depth": MAX_DEPTH + 1}
-    untrusted_answer = strict_object(answer.untrusted_body, **limits)
-    result = read_answer(untrusted_answer, _CALL_ID)
-    if not isinstance(result, RpcError):
-        return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
-    words = quotable(result.untrusted_words, header)
-    message = f"answered error {result.code}: {words}"
-    if result.code in _NO_CARD:
-        raise _no_card(url, message)
-    raise CallFailed("call.error", f"{url} {message}")
-
-
-def _request_to(endpoint: Endpoint) -> tuple[list[tuple[str, str]], bytes | None]:
-    """Return the headers and the body by which an endpoint is asked; no body for GET."""
-    if endpoint.a2a_version == "0.2":
-        return [], None
-    headers: list[tuple[str, str]] = [("A2A-Version", endpoint.a2a_version)]
-    if endpoint.binding != JSONRPC:
-        return headers, None
-    is_old = endpoint.a2a_version == "0.3"
-    method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
-    call: dict[str, object] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": method}
-    if endpoint.tenant:
-        call["params"] = {"tenant": endpoint.tenant}
-    headers.append(("Content-Type", "application/json"))
-    return headers, json.dumps(call, separators=(",", ":")).encode()
-
-
-def _no_card(url: Url, how: str) -> CallFailed:
-    return CallFailed("call.no_extended", f"{url} gives no extended card: it {how}")
+    result = read_answer(strict_object(answer.untrusted_body, **limits), _CALL_ID)
+    if isinstance(result, RpcError):
+        code = "call.no_extended" if result.code in _NO_CARD else "call.error"
+        words = quotable(result.untrusted_words, header)
+        raise CallFailed(code, f"{url} gives no extended card: error {result.code}: {words}")
+    return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from importlib import metadata
 from typing import Any, Final, TypeAlias
 
@@ -32,25 +32,19 @@ from cardsign.trust.policy import JwksAnchor, Network, TrustedIssuer
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url
 
-MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
-CONNECT_SECONDS: Final = 5.0  # for the name, for each address, and for TLS: twice a slow network
 USER_AGENT: Final = f"cardsign/{metadata.version('cardsign')}"
+# All that a peer learns of us.
+_OF_US: Final = (("Accept", "application/json, application/*+json"), ("User-Agent", USER_AGENT))
 TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
 
 _Field: TypeAlias = tuple[bytes | str, bytes | str]
 
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]{1,120}\+)?json")
-_TLS_HINT: Final = "Look at the files that SSLKEYLOGFILE, SSL_CERT_FILE and SSL_CERT_DIR name."
 
 
 def values(headers: Headers, name: str) -> list[str]:
     """Return each value of a header."""
     return [value for header, value in headers if header == name]
-
-
-def media_types(headers: Headers) -> list[str]:
-    """Return each media type that is declared, in lower case, without parameters."""
-    return [value.partition(";")[0].strip().lower() for value in values(headers, "content-type")]
 
 
 def check_json_type(headers: Headers, url: Url) -> None:
@@ -59,8 +53,8 @@ def check_json_type(headers: Headers, url: Url) -> None:
     Raises:
         FetchFailed: ``fetch.content_type``.
     """
-    types = media_types(headers)
-    if len(types) != 1 or not _JSON_TYPE.fullmatch(types[0]):
+    media_type = ",".join(values(headers, "content-type")).partition(";")[0].strip().lower()
+    if not _JSON_TYPE.fullmatch(media_type):
         message = f"{url} did not declare its answer as application/json or application/*+json"
         raise FetchFailed("fetch.content_type", message)
 
@@ -78,30 +72,10 @@ def status_hint(status: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateAccess:
-    """How the operator's policy lets one issuer be reached on a company network (E13).
-
-    It holds for the origins that the policy itself names for this issuer. No card, statement,
-    redirect or environment variable can add one.
-
-    Attributes:
-        origins: Of the issuer, and of its `jwks` anchor's URL.
-        networks: Where hosts of these origins may be, besides public addresses.
-        proxy: What is asked, by HTTP CONNECT, to connect to them; TLS goes through it to the
-            origin itself. None to connect directly.
-    """
-
-    origins: frozenset[Origin]
-    networks: tuple[Network, ...] = ()
-    proxy: Origin | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class FetchSettings:
     """How hosts are reached: one value, handed down to everything that asks.
 
     Attributes:
-        connect_timeout: Seconds for each of: the name, one address, the TLS handshake.
         total_timeout: Seconds for everything, the last byte of the body included.
         max_bytes: Of the body.
         insecure_loopback_http: Also ask this machine's own addresses, over plain http too.
@@ -110,10 +84,12 @@ class FetchSettings:
         clock: Monotonic seconds, for deadlines.
         ssl_context: Instead of the system's trust store; must check names.
         dial: Opens connections, to checked addresses only.
-        access: What the operator allows for the issuer that is asked; see :meth:`for_issuer`.
+        origins: Those for which `networks` and `proxy` hold; see :meth:`for_issuer`.
+        networks: Where the hosts of these origins may be, besides public addresses.
+        proxy: What is asked, by HTTP CONNECT, to connect to them; TLS goes through it to the
+            origin itself. None to connect directly.
     """
 
-    connect_timeout: float = CONNECT_SECONDS
     total_timeout: float = TOTAL_SECONDS
     max_bytes: int = MAX_CARD_BYTES
     insecure_loopback_http: bool = False
@@ -121,17 +97,23 @@ class FetchSettings:
     clock: connection.Clock = time.monotonic
     ssl_context: ssl.SSLContext | None = None
     dial: connection.Dial = connection.tcp_dial
-    access: PrivateAccess | None = None
+    origins: frozenset[Origin] = frozenset()
+    networks: tuple[Network, ...] = ()
+    proxy: Origin | None = None
 
     def for_issuer(self, issuer: TrustedIssuer | None) -> FetchSettings:
-        """Return the same, for requests to this issuer of a policy and to no other."""
-        access = None
-        if issuer is not None and (issuer.networks or issuer.proxy):
-            origins = {place.origin for place in issuer.places or ()}
-            if isinstance(issuer.anchor, JwksAnchor):
-                origins.add(parse_url(issuer.anchor.url).origin)
-            access = PrivateAccess(frozenset(origins), issuer.networks, issuer.proxy)
-        return replace(self, access=access)
+        """Return the same, for requests to this issuer of a policy and to no other.
+
+        Its private networks and its proxy (E13) hold for the origins that the policy itself names
+        for it. No card, statement, redirect or environment variable can add one.
+        """
+        if issuer is None:
+            return replace(self, origins=frozenset(), networks=(), proxy=None)
+        origins = {place.origin for place in issuer.places or ()}
+        if isinstance(issuer.anchor, JwksAnchor):
+            origins.add(parse_url(issuer.anchor.url).origin)
+        networks, proxy = issuer.networks, issuer.proxy
+        return replace(self, origins=frozenset(origins), networks=networks, proxy=proxy)
 
     def target(self, untrusted_url: str) -> Url:
         """Read a URL that may be asked.
@@ -143,8 +125,6 @@ class FetchSettings:
             url = parse_url(untrusted_url)
         except CardRefused as exc:
             raise FetchFailed("fetch.url", exc.message) from exc
-        if len(url.origin.host) > MAX_HOST_LENGTH:
-            raise FetchFailed("fetch.url", f"the host is longer than {MAX_HOST_LENGTH} characters")
         if url.origin.scheme == "http" and not self.insecure_loopback_http:
             hint = "Use https; for a test server on this machine: --insecure-loopback-http."
             raise FetchFailed("fetch.url", f"{url} is plain http, which others can read", hint=hint)
@@ -160,9 +140,8 @@ class FetchSettings:
         try:
             context = self.ssl_context or ssl.create_default_context()
         except OSError as exc:
-            why = exc.strerror or "no reason was given"
-            message = f"the system's TLS could not be set up: {why}"
-            raise FetchFailed("fetch.tls", message, hint=_TLS_HINT) from exc
+            message = "the files that SSLKEYLOGFILE, SSL_CERT_FILE and SSL_CERT_DIR name"
+            raise FetchFailed("fetch.tls", f"{message}: {exc.strerror}") from exc
         if not context.check_hostname:  # which in turn cannot be without checking certificates
             raise FetchFailed("fetch.tls", "the TLS context does not check names")
         return context
@@ -171,11 +150,6 @@ class FetchSettings:
 DEFAULT_SETTINGS: Final = FetchSettings()
 
 # One request.
-
-
-def _httpcore_url(origin: Origin, target: str = "") -> httpcore.URL:
-    host = origin.host.strip("[]")
-    return httpcore.URL(scheme=origin.scheme, host=host, port=origin.port, target=target)
 
 
 class Exchange(httpcore.NetworkBackend):
@@ -201,16 +175,14 @@ class Exchange(httpcore.NetworkBackend):
     def __init__(self, settings: FetchSettings, untrusted_url: str) -> None:
         self.url = settings.target(untrusted_url)
         self.end = connection.Deadline(settings.clock, settings.total_timeout)
-        self.status = 0
-        self.headers: Headers = ()
         self._settings = settings
         self._stream: connection.DeadlineStream | None = None
         self._open = contextlib.ExitStack()
         self._busy = threading.Lock()
-        access, origin = settings.access, self.url.origin
-        self._access = access if access and origin in access.origins else None
+        is_own = self.url.origin in settings.origins
+        self._networks = settings.networks if is_own else ()
         # The operator's, which looks up the origin's host itself; plain http goes by none.
-        self._proxy = self._access.proxy if self._access and origin.scheme == "https" else None
+        self._proxy = settings.proxy if is_own and self.url.origin.scheme == "https" else None
 
     def send(
         self, method: str, headers: Iterable[_Field], content: Any = None, timeouts: Any = None
@@ -228,58 +200,58 @@ class Exchange(httpcore.NetworkBackend):
             FetchFailed: ``fetch.forbidden_address``, ``fetch.timeout``, ``fetch.tls``,
                 ``fetch.failed``.
         """
-        origin, self._has_body = self.url.origin, method != "HEAD"
         ours: list[_Field] = [
             # The authority, without the scheme's own port (RFC 9110 7.2).
-            ("Host", str(origin).partition("://")[2]),
+            ("Host", str(self.url.origin).partition("://")[2]),
             ("Accept-Encoding", "identity"),  # so that the limit on bytes is one on content
             ("Connection", "close"),
         ]
         request = httpcore.Request(
             method,
-            _httpcore_url(origin, self.url.path + self.url.query),
+            str(self.url),
             headers=[*ours, *headers],
             content=content,
             extensions={"timeout": timeouts or {}},
         )
-        proxy = None if self._proxy is None else httpcore.Proxy(_httpcore_url(self._proxy))
+        proxy = None if self._proxy is None else httpcore.Proxy(str(self._proxy))
         context = self._settings.tls_context()
         pool = httpcore.ConnectionPool(context, proxy=proxy, network_backend=self)
         with self._at_work():
             self._answer = self._open.enter_context(pool).handle_request(request)
             self._open.callback(self._answer.close)
         self.status = self._answer.status
-        self.headers = tuple(
+        self.headers: Headers = tuple(
             (name.decode("latin-1").lower(), value.decode("latin-1").strip())
             for name, value in self._answer.headers
         )
 
-    def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> httpcore.NetworkStream:
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, *_: Any, **__: Any
+    ) -> httpcore.NetworkStream:
         """Connect to the first address of a host that answers, if all may be asked.
+
+        Each gets an equal share of the time that is left.
 
         Raises:
             FetchFailed: ``fetch.forbidden_address``, ``fetch.failed``.
             OSError: There is no address, or none answers; ``TimeoutError`` where it took too long.
         """
-        settings, limit = self._settings, self._settings.connect_timeout
-        timeout = self.end.remaining(limit)
-        addresses = connection.resolve(host, resolver=settings.resolver, timeout=timeout)
+        settings, seconds = self._settings, self.end.remaining(timeout)
+        addresses = connection.resolve(host, resolver=settings.resolver, timeout=seconds)
         loopback: connection.Loopback = "allowed" if settings.insecure_loopback_http else "refused"
+        if self.url.origin.scheme == "http":
+            loopback = "required"
         for address in addresses if self._proxy is None else ():
-            connection.check_address(
-                address,
-                loopback="required" if self.url.origin.scheme == "http" else loopback,
-                networks=self._access.networks if self._access else (),
-            )
+            connection.check_address(address, loopback=loopback, networks=self._networks)
         failure = OSError()
-        for address in addresses:
-            timeout = self.end.remaining(limit)
+        for number, address in enumerate(addresses):
+            share = self.end.remaining(timeout) / (len(addresses) - number)
             try:
-                connected = settings.dial(address, port, timeout)
+                connected = settings.dial(address, port, share)
             except OSError as exc:
                 failure = exc
                 continue
-            self._stream = connection.DeadlineStream(connected, self.end, limit)
+            self._stream = connection.DeadlineStream(connected, self.end)
             return self._stream
         raise failure
 
@@ -299,7 +271,7 @@ class Exchange(httpcore.NetworkBackend):
         part: bytes | None = b""
         while part is not None:
             size += len(part)
-            if max(size, declared if self._has_body else 0) > self._settings.max_bytes:
+            if max(size, declared) > self._settings.max_bytes:
                 message = f"{self.url} answered more than {self._settings.max_bytes} bytes"
                 raise FetchFailed("fetch.too_large", message)
             if part:
@@ -336,20 +308,14 @@ class Exchange(httpcore.NetworkBackend):
         url, origin, code = cut(str(self.url)), self.url.origin, "fetch.failed"
         match exc:
             case TimeoutError():
-                connect, total = self._settings.connect_timeout, self._settings.total_timeout
-                limits = f"{connect:g} s to connect, {total:g} s in all"
-                code, message = "fetch.timeout", f"{url} did not answer in time ({limits})"
+                code, message = "fetch.timeout", f"{url} did not answer in time"
             case ssl.SSLError():
-                why = (exc.reason or "the handshake failed").replace("_", " ").lower()
-                if isinstance(exc, ssl.SSLCertVerificationError):
-                    why = exc.verify_message.rstrip(".")
+                why = getattr(exc, "verify_message", exc.reason or "the handshake failed")
                 code, message = "fetch.tls", f"{origin} could not be reached over TLS: {why}"
             case OSError():
                 message = f"{url} could not be reached: {exc.strerror or 'no reason was given'}"
-            case httpcore.ProxyError():
-                status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
-                why = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
-                message = f"the policy's proxy does not connect to {origin}: {why}"
+            case httpcore.ProxyError():  # whose text is the proxy's own
+                message = f"the policy's proxy does not connect to {origin}"
             case _:
                 message = f"the request to {url} or its answer is no HTTP/1.1"
         return FetchFailed(code, message)
@@ -381,6 +347,7 @@ def fetch_document(
     *,
     headers: Headers = (),
     body: bytes | None = None,
+    content_type: str = "application/x-www-form-urlencoded",
 ) -> FetchResult:
     """Ask for exactly this URL: ``found``, or ``unchanged`` where a condition was sent.
 
@@ -391,7 +358,8 @@ def fetch_document(
         settings: How it is reached.
         headers: More of the request, such as a condition or a credential; redirects are not
             followed, so they go nowhere else.
-        body: What is posted: a form, if the headers name no other type; None for GET.
+        body: What is posted; None for GET.
+        content_type: Of the body.
 
     Raises:
         FetchFailed: ``fetch.url``; ``fetch.forbidden_address`` (nothing was connected);
@@ -402,15 +370,9 @@ def fetch_document(
     """
     exchange = Exchange(settings, url)
     asked = str(exchange.url)
-    sent: list[_Field] = [  # all that the peer learns of us
-        ("Accept", "application/json, application/*+json"),
-        ("User-Agent", USER_AGENT),
-        *headers,
-    ]
+    sent: list[_Field] = [*_OF_US, *headers]
     if body is not None:
-        if "Content-Type" not in dict(headers):
-            sent.append(("Content-Type", "application/x-www-form-urlencoded"))
-        sent.append(("Content-Length", str(len(body))))
+        sent += [("Content-Type", content_type), ("Content-Length", str(len(body)))]
     with contextlib.closing(exchange):
         exchange.send("GET" if body is None else "POST", sent, body)
         if exchange.status == 304 and dict(headers).get("If-None-Match"):
@@ -428,8 +390,7 @@ REFRESH_INTERVAL: Final = 300
 #: Seconds after which one that gave no answer is asked again; a failure takes up to ten.
 RETRY_INTERVAL: Final = 30
 COOLDOWN: Final = 60.0  # seconds between two early requests for one URL
-MAX_BYTES: Final = 64 * 1024 * 1024  # of answers: a thousand peers with 64 KiB each
-PAGE_COST: Final = 1024  # bytes that are counted for a URL, in addition to its answer
+MAX_PAGES: Final = 1024  # URLs whose answers are kept
 
 _SECONDS: Final = re.compile(r"[0-9]{1,10}")  # 2**31 is what RFC 9111 1.2.2 wants us to hold
 # RFC 9110 8.8.3, bounded: what we store of a peer's choice we also send back to it.
@@ -446,31 +407,19 @@ def freshness(headers: Headers, ceiling: int) -> tuple[int, bool]:
         whether it may be used beyond that where nobody answers, which ``must-revalidate``,
         ``no-cache`` and ``no-store`` forbid.
     """
-    directives: dict[str, set[str]] = {}
-    for directive in ",".join(values(headers, "cache-control")).lower().split(","):
-        name, _, argument = directive.partition("=")
-        directives.setdefault(name.strip(), set()).add(argument.strip().strip('"'))
+    control = ",".join(values(headers, "cache-control")).lower().replace(" ", "")
+    directives = [directive.partition("=") for directive in control.split(",")]
+    names = {name for name, _, _ in directives}
     unstated = 0 if values(headers, "expires") else ceiling
-    ages = directives.get("max-age", {str(unstated)})
-    stated = next(iter(ages)) if len(ages) == 1 else ""
-    seconds = min(int(stated), ceiling) if _SECONDS.fullmatch(stated) else 0
-    may_be_used = directives.keys().isdisjoint({"no-cache", "no-store"})
-    may_be_stale = may_be_used and "must-revalidate" not in directives
-    return seconds if may_be_used else 0, may_be_stale
+    ages = {age.strip('"') for name, _, age in directives if name == "max-age"} or {str(unstated)}
+    if len(ages) > 1 or not names.isdisjoint({"no-cache", "no-store"}):
+        ages = {"0"}
+    stated = _number(ages.pop(), 0)
+    return min(stated, ceiling), names.isdisjoint({"no-cache", "no-store", "must-revalidate"})
 
 
-def _age(headers: Headers) -> int:
-    """Return the seconds that an answer has lain in caches; more than any lifetime for nonsense."""
-    ages = values(headers, "age")
-    if not ages:
-        return 0
-    return int(ages[0]) if len(ages) == 1 and _SECONDS.fullmatch(ages[0]) else 10**10
-
-
-def _etag(headers: Headers) -> str:
-    """Return the validator of an answer; empty where there is none, or more than one."""
-    tags = values(headers, "etag")
-    return tags[0] if len(tags) == 1 and _ETAG.fullmatch(tags[0]) else ""
+def _number(text: str, nonsense: int) -> int:
+    return int(text) if _SECONDS.fullmatch(text) else nonsense
 
 
 def _is_within(begin: datetime | None, seconds: float, now: datetime) -> bool:
@@ -478,7 +427,7 @@ def _is_within(begin: datetime | None, seconds: float, now: datetime) -> bool:
     return begin is not None and 0 <= (now - begin).total_seconds() < seconds
 
 
-PageKey: TypeAlias = tuple[str, PrivateAccess | None, int]
+_NONE_YET: Final = FetchResult("", "absent")
 
 
 @dataclass(slots=True, eq=False)
@@ -487,9 +436,7 @@ class _Page:
 
     Attributes:
         guard: Held by the thread that asks; the others wait for its answer.
-        body: Of the last good answer; empty where there is none.
-        etag: Its validator.
-        freshness: What HTTP says of it, as :func:`freshness` has it.
+        good: The last good answer; its headers say how long it may be used.
         last: What the last request resulted in.
         asked_at: When that was.
         lasts: Seconds for which that is the answer.
@@ -498,9 +445,7 @@ class _Page:
     """
 
     guard: threading.Lock = field(default_factory=threading.Lock)
-    body: bytes = b""
-    etag: str = ""
-    freshness: tuple[int, bool] = (0, True)
+    good: FetchResult = _NONE_YET
     last: FetchResult | None = None
     asked_at: datetime | None = None
     lasts: int = 0
@@ -518,14 +463,15 @@ class DocumentFetcher:
     Args:
         settings: How they are reached; `max_bytes` is the limit for cards.
         now: The time, aware; for caching only, deadlines run on the settings's own clock.
+
+    Raises:
+        FetchFailed: ``fetch.tls``, as :meth:`FetchSettings.tls_context`.
     """
 
-    def __init__(
-        self, settings: FetchSettings = DEFAULT_SETTINGS, *, now: Callable[[], datetime]
-    ) -> None:
-        self.settings = settings
+    def __init__(self, settings: FetchSettings, *, now: Callable[[], datetime]) -> None:
+        self.settings = replace(settings, ssl_context=settings.tls_context())
         self._now = now
-        self._pages: dict[PageKey, _Page] = {}
+        self._pages: dict[tuple[object, ...], _Page] = {}
         self._lock = threading.Lock()
 
     def fetch(
@@ -543,10 +489,11 @@ class DocumentFetcher:
         came = self.settings.clock()
         settings = replace(self.settings.for_issuer(issuer), max_bytes=max_bytes)
         try:
-            # What one issuer may reach is not shown to another.
-            key = (str(settings.target(url)), settings.access, max_bytes)
+            asked = str(settings.target(url))
         except FetchFailed as failure:
             return FetchResult(urls.without_userinfo(url), "failed", failure=failure)
+        # What one issuer may reach is not shown to another.
+        key = (asked, settings.origins, settings.networks, settings.proxy, max_bytes)
         with self._lock:
             page = self._pages.setdefault(key, _Page())
         with page.guard:
@@ -556,9 +503,14 @@ class DocumentFetcher:
             is_current = page.ended > came or _is_within(page.asked_at, page.lasts, now)
             if page.last is None or fresh or not is_current:
                 page.hurried_at = now if fresh else page.hurried_at
-                page.last, page.asked_at = self._request(key[0], settings, page, fresh=fresh), now
-                page.ended = self.settings.clock()
-                self._make_room(key, page)
+                page.last, page.lasts = self._request(asked, settings, page.good, fresh=fresh)
+                page.good = page.last if page.last.outcome == "found" else page.good
+                page.asked_at, page.ended = now, self.settings.clock()
+                with self._lock:  # it is the newest now; the oldest ones are forgotten
+                    self._pages.pop(key, None)
+                    self._pages[key] = page
+                    while len(self._pages) > MAX_PAGES:
+                        self._pages.pop(next(iter(self._pages)))
             return page.last
 
     def fetch_card(
@@ -588,41 +540,30 @@ class DocumentFetcher:
         legacy_result = ask(canonical.removesuffix(urls.CARD_PATH) + urls.LEGACY_CARD_PATH)
         return result if legacy_result.outcome == "absent" else legacy_result
 
-    @cached_property
-    def _tls_context(self) -> ssl.SSLContext:
-        return self.settings.tls_context()
-
     def _request(
-        self, url: str, settings: FetchSettings, page: _Page, *, fresh: bool
-    ) -> FetchResult:
-        headers = (("If-None-Match", page.etag),) if page.etag else ()
-        if fresh:
-            headers = (*headers, ("Cache-Control", "no-cache"))
+        self, url: str, settings: FetchSettings, good: FetchResult, *, fresh: bool
+    ) -> tuple[FetchResult, int]:
+        """Return what a request results in, and the seconds for which that is the answer."""
+        etags = [*dict.fromkeys(values(good.headers, "etag"))]  # of a 304 that has another, both
+        headers: Headers = (("Cache-Control", "no-cache"),) if fresh else ()
+        if len(etags) == 1 and _ETAG.fullmatch(etags[0]):
+            headers = (*headers, ("If-None-Match", etags[0]))
         try:
-            there = replace(settings, ssl_context=self._tls_context)
-            answer = fetch_document(url, there, headers=headers)
+            answer = fetch_document(url, settings, headers=headers)
         except FetchFailed as failure:
             # 404 and 410 say that there is nothing, which no other answer does.
             if isinstance(failure, OtherStatus) and failure.status in (404, 410):
-                page.lasts = REFRESH_INTERVAL
-                return FetchResult(url, "absent", failure=failure)
-            page.lasts = RETRY_INTERVAL
-            stale = page.body if page.freshness[1] else b""
-            return FetchResult(url, "failed", stale, failure=failure)
-        if answer.outcome == "found":
-            page.body, page.etag = answer.untrusted_body, _etag(answer.headers)
-        if answer.outcome == "found" or values(answer.headers, "cache-control"):
-            page.freshness = freshness(answer.headers, REFRESH_INTERVAL)
-        page.lasts = page.freshness[0] - _age(answer.headers)
-        return FetchResult(url, "found", page.body, headers=answer.headers)
-
-    def _make_room(self, key: PageKey, page: _Page) -> None:
-        """Note that a page is the newest now, and forget the oldest ones."""
-        with self._lock:
-            self._pages.pop(key, None)
-            self._pages[key] = page
-            while sum(PAGE_COST + len(kept.body) for kept in self._pages.values()) > MAX_BYTES:
-                self._pages.pop(next(iter(self._pages)))
+                return FetchResult(url, "absent", failure=failure), REFRESH_INTERVAL
+            _, may_be_stale = freshness(good.headers, REFRESH_INTERVAL)
+            stale = good.untrusted_body if may_be_stale else b""
+            return FetchResult(url, "failed", stale, failure=failure), RETRY_INTERVAL
+        if answer.outcome == "unchanged":  # what was said holds, unless said anew (RFC 9111 4.3.4)
+            anew = {"age", *(name for name, _ in answer.headers if name != "etag")}
+            old = tuple(header for header in good.headers if header[0] not in anew)
+            answer = replace(good, headers=old + answer.headers)
+        ages = values(answer.headers, "age") or ["0"]
+        age = _number(ages[0], 10**10) if len(ages) == 1 else 10**10
+        return answer, freshness(answer.headers, REFRESH_INTERVAL)[0] - age
 
 
 def fetch_card(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> FetchResult:

@@ -3,7 +3,7 @@ takes the client elsewhere, keeps it for ever, or fills its memory.
 
 ::
 
-    client = httpx.Client(transport=GuardedTransport(origins={parse_origin("https://a.example")}))
+    client = httpx.Client(transport=GuardedTransport(origins={"https://a.example"}))
 
 Every request resolves the host anew, checks every address, and has a connection of its own: none
 is reused, so that no check is skipped. What a client sends is its own affair; what it may not
@@ -21,20 +21,18 @@ from typing import Final
 import anyio
 import httpx
 
-from cardsign.errors import FetchFailed, check_type
+from cardsign.errors import FetchFailed
 from cardsign.net.connection import in_thread
-from cardsign.net.fetch import DEFAULT_SETTINGS, Exchange, FetchSettings, media_types, status_hint
-from cardsign.urls import Headers, Origin
+from cardsign.net.fetch import Exchange, FetchSettings, status_hint
+from cardsign.urls import Origin
 
-MAX_AGENT_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
-ANSWER_SECONDS: Final = 60.0  # an agent may think before it answers
-EVENT_IDLE_SECONDS: Final = 60.0  # without a byte; servers send a comment every 15 s or so
-EVENT_TOTAL_SECONDS: Final = 3600.0  # for one stream of events: a long task
+#: An agent may think before it answers, and its answer may hold files, in base64.
+AGENT_SETTINGS: Final = FetchSettings(total_timeout=60.0, max_bytes=16 * 1024 * 1024)
 
 # What would decide where a request goes or how the answer is framed; ours stand instead.
-_NOT_THE_CLIENTS: Final = frozenset(
-    {"accept-encoding", "connection", "host", "keep-alive", "te", "upgrade"}
-    | {"proxy-authorization", "proxy-connection"}
+_OURS: Final = frozenset(
+    {b"accept-encoding", b"connection", b"host", b"keep-alive", b"te", b"upgrade"}
+    | {b"proxy-authorization", b"proxy-connection"}
 )
 # What a peer would like the client to remember, or to ask next.
 _WITHOUT_EFFECT: Final = frozenset(
@@ -45,17 +43,8 @@ _WITHOUT_EFFECT: Final = frozenset(
 class GuardRefused(httpx.TransportError):
     """A request that was not made, or an answer that is not handed on.
 
-    Its ``__cause__`` is the :class:`cardsign.errors.FetchFailed`.
-
-    Attributes:
-        reason: The code, from ``codes.toml``.
+    Its ``__cause__`` is the :class:`cardsign.errors.FetchFailed`, with the code.
     """
-
-    reason = ""
-
-
-class GuardTimedOut(GuardRefused, httpx.TimeoutException):
-    """The same, since a time limit is over: ``fetch.timeout``."""
 
 
 @contextlib.contextmanager
@@ -63,23 +52,12 @@ def as_httpx(request: httpx.Request) -> Iterator[None]:
     """Convert our errors into what users of httpx catch.
 
     Raises:
-        GuardRefused: With the code of the error; :class:`GuardTimedOut` for ``fetch.timeout``.
+        GuardRefused: For one of ours.
     """
     try:
         yield
     except FetchFailed as failure:
-        kind = GuardTimedOut if failure.code == "fetch.timeout" else GuardRefused
-        refused = kind(str(failure), request=request)
-        refused.reason = failure.code
-        raise refused from failure
-
-
-def is_event_stream(request: httpx.Request, headers: Headers) -> bool:
-    """Return whether an answer is a stream of events that the request has asked for."""
-    event_stream = "text/event-stream"
-    return event_stream in request.headers.get("accept", "") and media_types(headers) == [
-        event_stream
-    ]
+        raise GuardRefused(str(failure), request=request) from failure
 
 
 class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -87,12 +65,9 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     :class:`httpx.AsyncClient`; there each request has a thread while it waits.
 
     Args:
-        settings: How hosts are reached; its `total_timeout` and `max_bytes` do not count.
+        settings: How hosts are reached. Its `total_timeout` and `max_bytes` are for one answer,
+            or for all of one stream of events.
         origins: Where requests may go; None for anywhere.
-        max_bytes: Of one answer's body, and of all of one stream of events.
-        total_timeout: Seconds for a request and its answer, the last byte included. A stream of
-            events that was asked for has :data:`EVENT_TOTAL_SECONDS` once it has begun, and
-            :data:`EVENT_IDLE_SECONDS` between two bytes.
 
     Raises:
         FetchFailed: ``fetch.tls``; the settings's TLS context does not check names.
@@ -100,22 +75,12 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def __init__(
         self,
-        settings: FetchSettings = DEFAULT_SETTINGS,
+        settings: FetchSettings = AGENT_SETTINGS,
         *,
-        origins: Collection[Origin] | None = None,
-        max_bytes: int = MAX_AGENT_BYTES,
-        total_timeout: float = ANSWER_SECONDS,
+        origins: Collection[Origin | str] | None = None,
     ) -> None:
-        self._settings = replace(
-            settings,
-            ssl_context=settings.tls_context(),
-            max_bytes=max_bytes,
-            total_timeout=total_timeout,
-        )
-        for origin in origins or ():
-            example = "GuardedTransport(origins={parse_origin('https://a.example')})"
-            check_type(origin, Origin, "a place is an Origin", example)
-        self._origins = None if origins is None else frozenset(origins)
+        self._settings = replace(settings, ssl_context=settings.tls_context())
+        self._origins = None if origins is None else {*map(str, origins)}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Make one request.
@@ -149,7 +114,7 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         with as_httpx(request):
             exchange = Exchange(self._settings, str(request.url))
             origin = exchange.url.origin
-            if self._origins is not None and origin not in self._origins:
+            if self._origins is not None and str(origin) not in self._origins:
                 message = f"{origin} is not an origin that this client may ask"
                 raise FetchFailed("fetch.elsewhere", message)
         return exchange
@@ -158,25 +123,18 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Make a request, and judge the answer by its head.
 
         Raises:
-            GuardRefused: With the code of the error: ``fetch.status`` (a redirect, or another
-                protocol), and those of the exchange.
+            GuardRefused: With the code of the error: ``fetch.status`` (a redirect), and those of
+                the exchange.
         """
         with contextlib.ExitStack() as unless_answered, as_httpx(request):
             unless_answered.callback(exchange.close)
-            sent = [
-                (name, value)
-                for name, value in request.headers.raw
-                if name.lower().decode("latin-1") not in _NOT_THE_CLIENTS
-            ]
+            sent = [field for field in request.headers.raw if field[0].lower() not in _OURS]
             timeouts = request.extensions.get("timeout")
             exchange.send(request.method, sent, request.stream, timeouts)
             status = exchange.status
-            if status < 200 or 300 <= status < 400:
+            if 300 <= status < 400:
                 message = f"{exchange.url} answered {status}, which is no answer"
                 raise FetchFailed("fetch.status", message, hint=status_hint(status))
-            # Only who asked for a stream of events is kept longer by one.
-            if status == 200 and is_event_stream(request, exchange.headers):
-                exchange.end.prolong(EVENT_TOTAL_SECONDS, idle=EVENT_IDLE_SECONDS)
             unless_answered.pop_all()
         shown = [field for field in exchange.headers if field[0] not in _WITHOUT_EFFECT]
         headers = httpx.Headers(shown, encoding="latin-1")

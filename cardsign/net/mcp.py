@@ -5,15 +5,10 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import httpx
+import httpx2
 
-from cardsign.errors import install_hint
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.net.guarded import GuardedTransport, GuardRefused
-
-try:
-    import httpx2
-except ImportError as exc:
-    raise ImportError(f"{exc}; {install_hint('mcp')}") from exc
 
 
 class McpTransport(GuardedTransport):
@@ -23,8 +18,7 @@ class McpTransport(GuardedTransport):
 
     Args:
         url: The server's.
-        settings: How it is reached; each request has its `total_timeout`.
-        max_bytes: Of one answer, and of a stream.
+        settings: How it is reached; each request has its `total_timeout` and `max_bytes`.
 
     Attributes:
         failure: Why a message was not answered; the client itself tells of it in a log alone.
@@ -33,14 +27,9 @@ class McpTransport(GuardedTransport):
         FetchFailed: ``fetch.url``.
     """
 
-    def __init__(self, url: str, settings: FetchSettings, *, max_bytes: int) -> None:
+    def __init__(self, url: str, settings: FetchSettings) -> None:
         self.failure: BaseException | None = None
-        super().__init__(
-            settings,
-            origins={settings.target(url).origin},
-            max_bytes=max_bytes,
-            total_timeout=settings.total_timeout,
-        )
+        super().__init__(settings, origins={settings.target(url).origin})
 
     def client(self) -> httpx2.AsyncClient:
         """Return a client that asks by nothing else."""

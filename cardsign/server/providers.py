@@ -46,7 +46,7 @@ from cardsign.errors import (
 from cardsign.files import file_stamp
 from cardsign.jose.jwt import MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
 from cardsign.jose.keys import PublicKey
-from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
+from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
 from cardsign.server.settings import ProviderSettings, ServerSettings, in_networks
 from cardsign.server.tokens import Token, digest_token, read_tokens
 from cardsign.urls import Origin, parse_url
@@ -216,11 +216,11 @@ class Provider:
         named = filter(None, (self.settings.url, self.settings.issuer))
         origins = frozenset(parse_url(text).origin for text in named)
         reach = FetchSettings(
-            connect_timeout=ASK_SECONDS,
             total_timeout=ASK_SECONDS,
             max_bytes=MAX_ANSWER_BYTES,
             insecure_loopback_http=self.settings.insecure_loopback_http,
-            access=PrivateAccess(origins, networks) if networks else None,
+            origins=origins,
+            networks=networks,
         )
         headers = (("Authorization", authorization),) if authorization else ()
         try:

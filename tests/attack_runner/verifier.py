@@ -232,7 +232,6 @@ def _settings(world: World, clocks: Clocks, certificates: Certificates) -> Fetch
     """The transcript's resolver, connections and clock, and our own limits, in its haste."""
     return replace(
         DEFAULT_SETTINGS,
-        connect_timeout=DEFAULT_SETTINGS.connect_timeout / world.haste,
         total_timeout=DEFAULT_SETTINGS.total_timeout / world.haste,
         resolver=world.resolve,
         clock=clocks.monotonic,

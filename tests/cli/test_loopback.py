@@ -59,5 +59,5 @@ def test_a_private_address_is_refused_with_what_allows_it(cardsign: Cardsign) ->
     Path("jwks.json").write_text('{"keys": []}')
     ended = cardsign("verify", "https://192.168.3.9", "--jwks", "jwks.json")
     assert ended.status == 3
-    assert "fetch.forbidden_address: 192.168.3.9 is a private address\n" in ended.text
+    assert "fetch.forbidden_address: 192.168.3.9 is not a public address\n" in ended.text
     assert 'networks = ["192.168.3.0/24"] in a policy file that you name with --trust' in ended.text

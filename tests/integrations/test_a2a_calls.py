@@ -51,8 +51,13 @@ MESSAGE = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text"
 PATIENCE = 120.0
 
 
-CREDENTIAL = Credential("env:TIDES", environment={"TIDES": TOKEN})
+CREDENTIAL = Credential("env:TIDES")
 TOKEN_HEADER = Header.of(parse_origin(HOST), BEARER, TOKEN)
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDES", TOKEN)
 
 
 def policy(place: str = HOST) -> Policy:

@@ -41,7 +41,7 @@ from tests.net.authorities import Authority
 from tests.net.peers import PATIENCE, http, read_head
 from tests.net.peers import headers as header_fields
 
-PATIENT = FetchSettings(connect_timeout=PATIENCE, total_timeout=PATIENCE)
+PATIENT = FetchSettings(total_timeout=PATIENCE)
 
 
 @dataclass

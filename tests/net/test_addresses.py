@@ -145,5 +145,5 @@ def test_system_resolver_reads_both_families(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answer)
     found = system_resolver("agent.example")
     assert found == [ip_address("fe80::1%lo"), ip_address("93.184.215.14")]
-    with pytest.raises(FetchFailed, match="link-local"):
+    with pytest.raises(FetchFailed, match="not a public"):
         check_address(found[0])

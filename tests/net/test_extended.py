@@ -8,7 +8,6 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -19,7 +18,6 @@ from cardsign.errors import CallFailed, CardsignError, FetchFailed, UsageFault
 from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import (
     BEARER,
-    Credential,
     Header,
     ask_for_extended_card,
     endpoints_of,
@@ -44,10 +42,6 @@ HOST = "https://tides.example"
 AUDIENCE, OTHER_AUDIENCE = "9f2c61d07be84a15", "0123456789abcdef"
 TOKEN = "tok-3f81b0c6d2"
 SEQ = 42
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
 
 
 def extended(card: Mapping[str, Any] = PUBLIC, audience: str = AUDIENCE, seq: int = SEQ) -> Card:
@@ -123,40 +117,30 @@ def tides(
     return site
 
 
-@dataclass
-class Partner:
-    """Somebody who enrolled the peer by his first statement, and was given a token."""
-
-    verifier: Verifier
-
-    def look_up(self) -> Discovery:
-        return self.verifier.look_up(HOST)
-
-    def ask(self, public: Discovery | None = None, verifier: Verifier | None = None) -> Discovery:
-        """Ask for the extended card beside a public one, which is looked up if it is not given."""
-        credential = Credential("env:TOKEN", environment={"TOKEN": TOKEN})
-        how: Any = {"audience": AUDIENCE, "subject": Subject()}
-        public = public or self.look_up()
-        return look_up_extended(verifier or self.verifier, public, credential, **how)
-
-    def code(self, public: Discovery | None = None, verifier: Verifier | None = None) -> str:
-        """The code with which it is not fetched."""
-        with pytest.raises((CallFailed, FetchFailed, UsageFault)) as caught:
-            self.ask(public, verifier)
-        return caught.value.code
-
-
-def verifier_of(site: Tides, *places: str) -> Verifier:
-    """Trusts the peer at these places."""
+def partner(site: Tides, *places: str) -> Verifier:
+    """Somebody who trusts the peer at these places, by his first statement, and has a token."""
     anchor = KeysetAnchor(read_keyset(site.statement).id)
     issuer = TrustedIssuer("tides", anchor, tuple(map(parse_place, places or (HOST,))))
     net = site.network.settings()
-    return Verifier(Policy((issuer,)), lock=Memory(), net=net, clock=now)
+    return Verifier(Policy((issuer,)), lock=Memory(), net=net)
 
 
-def partner(site: Tides, *places: str) -> Partner:
-    """Who trusts the peer there."""
-    return Partner(verifier_of(site, *places))
+def ask(verifier: Verifier, public: Discovery | None = None) -> Discovery:
+    """Ask for the extended card beside a public one, which is looked up if it is not given."""
+    how: Any = {"audience": AUDIENCE, "subject": Subject()}
+    return look_up_extended(verifier, public or verifier.look_up(HOST), "env:TIDES", **how)
+
+
+def code_of(verifier: Verifier, public: Discovery | None = None) -> str:
+    """The code with which it is not fetched."""
+    with pytest.raises((CallFailed, FetchFailed, UsageFault)) as caught:
+        ask(verifier, public)
+    return caught.value.code
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDES", TOKEN)
 
 
 @pytest.fixture
@@ -176,7 +160,6 @@ def interface(binding: str, tenant: str = "", path: str = "/a2a") -> Card:
 
 REST = "HTTP+JSON"
 OLD_REST = {**PUBLIC_0_3, "preferredTransport": REST}
-OLDEST = {**PUBLIC_0_3, "protocolVersion": "0.2.6", "url": f"{HOST}/agents/old"}
 NEW_METHOD, OLD_METHOD = "GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"
 FINAL_SLASH = interface(REST, path="/rest/v1/")
 #: A card, what is asked by it, and the method of JSON-RPC (A2A 1.0 9.4.11, 0.3 7.10).
@@ -188,7 +171,6 @@ WAYS: dict[str, tuple[Card, str, str]] = {
     "HTTP+JSON for a tenant": (interface(REST, "t1"), "GET /a2a/t1/extendedAgentCard", ""),
     "JSON-RPC of 0.3": (PUBLIC_0_3, "POST /old", OLD_METHOD),
     "HTTP+JSON of 0.3": (OLD_REST, "GET /old/v1/card", ""),
-    "0.2, beside the endpoint": (OLDEST, "GET /agents/agent/authenticatedExtendedCard", ""),
 }
 
 
@@ -198,7 +180,7 @@ def test_the_extended_card_is_given(
 ) -> None:
     """To the holder of the token, by a request of its A2A version; and it is trusted."""
     site = tides(network, card)
-    met = partner(site).ask()
+    met = ask(partner(site))
     assert (met.report.verdict, codes(met.report)) == ("trusted", [])
     assert met.report.card is not None
     assert [skill["id"] for skill in met.report.card["skills"]] == ["tides", "pilots"]
@@ -220,17 +202,14 @@ def test_another_manner_by_the_card_or_by_the_user(network: Network) -> None:
     """An API key goes in the header that the signed card names, or the user's own file."""
     scheme = {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}}
     site = tides(network, put(PUBLIC, "/securitySchemes/harbour", scheme))
-    assert partner(site).ask().report.verdict == "trusted"
+    assert ask(partner(site)).report.verdict == "trusted"
     assert site.host.requests[-1].headers["x-api-key"] == TOKEN
     assert "authorization" not in site.host.requests[-1].headers
 
 
-def test_the_library_returns_a_trusted_extended_card(
-    site: Tides, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_library_returns_a_trusted_extended_card(site: Tides) -> None:
     """For its audience, by the credential that a variable holds; no other is returned."""
-    monkeypatch.setenv("TIDES", TOKEN)
-    verifier, how = verifier_of(site), {"audience": AUDIENCE, "credential": "env:TIDES"}
+    verifier, how = partner(site), {"audience": AUDIENCE, "credential": "env:TIDES"}
     for card in (
         verifier.discover_extended(HOST, **how),
         asyncio.run(verifier.adiscover_extended(HOST, **how)),
@@ -264,13 +243,13 @@ def test_a_swapped_card_is_refused_by_its_own_code(
     """Over either binding; the same peer's own card is trusted before and after."""
     site = tides(network, interface(binding))
     asker = partner(site)
-    assert asker.ask().report.verdict == "trusted"
+    assert ask(asker).report.verdict == "trusted"
     site.overrides[site.host.requests[-1].target] = answering(served)
-    report = asker.ask().report
+    report = ask(asker).report
     assert (report.verdict != "trusted", report.card) == (True, None)
     assert code in codes(report)
     site.overrides.clear()
-    assert asker.ask().report.verdict == "trusted"
+    assert ask(asker).report.verdict == "trusted"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +266,7 @@ def test_a_release_that_lagged_behind_in_a_cache(site: Tides, seq: int, verdict:
         return newer if past else older
 
     site.overrides |= {RELEASE_PATH: cached, "/a2a": answering(own(extended(seq=seq)))}
-    report = partner(site).ask().report
+    report = ask(partner(site)).report
     assert report.verdict == verdict, codes(report)
     assert (len(asked_past_caches), site.host.targets.count("POST /a2a")) == (1, 1)
 
@@ -295,11 +274,11 @@ def test_a_release_that_lagged_behind_in_a_cache(site: Tides, seq: int, verdict:
 def test_a_public_card_that_is_no_longer_trusted(site: Tides) -> None:
     """Where all is asked for once more, the extended card stands and falls with the public one."""
     asker = partner(site)
-    public = asker.look_up()
+    public = asker.look_up(HOST)
     site.overrides["/a2a"] = answering(own(extended(seq=SEQ + 1)))
     site.overrides[RELEASE_PATH] = site.released(seq=SEQ + 1, floor={URL: SEQ + 1})
     site.serve(sign(PUBLIC, key("mallory")))
-    report = asker.ask(public).report
+    report = ask(asker, public).report
     assert report.verdict != "trusted"
     assert "extended.public_untrusted" in codes(report)
 
@@ -316,22 +295,9 @@ def test_a_header_goes_to_its_own_origin_alone(network: Network) -> None:
 def test_an_extended_card_of_another_agent(site: Tides) -> None:
     """Genuine, for this audience and current: and at an endpoint of its own."""
     site.overrides["/a2a"] = answering(own(extended(interface("JSONRPC", path="/other-agent"))))
-    report = partner(site).ask().report
+    report = ask(partner(site)).report
     assert (report.verdict, report.card) == ("untrusted", None)
     assert codes(report)[0] == "extended.other_agent"
-
-
-def test_a_verdict_that_is_over(site: Tides) -> None:
-    """On its word no credential is sent; a second before, it is."""
-    asker = partner(site)
-    public = asker.look_up()
-    end = public.report.valid_until
-    assert end is not None
-    asker.verifier.clock = lambda: end
-    assert (asker.code(public), site.secret_told()) == ("call.verdict_over", set())
-    asker.verifier.clock = lambda: end - timedelta(seconds=1)
-    asker.ask(public)
-    assert site.secret_told() == {"tides.example"}
 
 
 def test_errors_hold_no_request(site: Tides) -> None:
@@ -344,7 +310,7 @@ def test_errors_hold_no_request(site: Tides) -> None:
     ):
         site.overrides["/a2a"] = answer
         with pytest.raises(CardsignError) as caught:
-            partner(site).ask()
+            ask(partner(site))
         below: BaseException | None = caught.value
         while below is not None:
             assert not isinstance(below, httpx.RequestError)
@@ -430,7 +396,7 @@ def test_no_answer_leads_the_token_elsewhere(
     site.overrides["/a2a"] = answer
     with caplog.at_level(logging.DEBUG):
         try:
-            shown, found = repr(partner(site).ask()), None
+            shown, found = repr(ask(partner(site))), None
         except CardsignError as error:
             shown, found = "".join(traceback.format_exception(error)) + repr(error), error.code
     assert found == code
@@ -444,7 +410,7 @@ def test_a_challenge_is_explained(site: Tides) -> None:
     """Its words are shown on one harmless line, as the peer's own."""
     site.overrides["/a2a"] = challenged('Bearer realm="\x1b[2J\u202e"')
     with pytest.raises(CallFailed, match="answered 401") as caught:
-        partner(site).ask()
+        ask(partner(site))
     assert "it says it wants: Bearer realm=" in caught.value.message
     assert caught.value.message.isprintable()
 
@@ -471,7 +437,7 @@ def test_nothing_is_sent_on_the_word_of_a_card_that_is_not_trusted(
     """The public card decides, and a token is not even had before it has."""
     site.serve(card)
     with pytest.raises(VerificationError) as caught:
-        partner(site).ask()
+        ask(partner(site))
     assert code in codes(caught.value.report)
     assert site.secret_told() == set()
     assert not any(request.method == "POST" for request in site.host.requests)
@@ -491,12 +457,12 @@ def test_the_name_is_looked_up_and_checked_each_time(
 ) -> None:
     """DNS rebinding, before the card or between card and token, brings neither to a stranger."""
     asker = partner(site)
-    assert asker.look_up().report.verdict == "trusted"
+    assert asker.look_up(HOST).report.verdict == "trusted"
     evil = network.host("evil.example", http(b"{}"))
     network.resolves("tides.example", (str(evil.address),) if addresses is None else addresses)
-    assert asker.code() == code
+    assert code_of(asker) == code
     with pytest.raises(VerificationError) as unmet:
-        partner(site).ask()
+        ask(partner(site))
     assert code in codes(unmet.value.report)
     assert site.secret_told() == set()
 
@@ -509,20 +475,12 @@ def test_an_interface_at_another_of_the_issuers_origins(network: Network) -> Non
     network.host("cdn.example", answering(own(extended(card))))
     site = tides(network, card, origins=(HOST, cdn))
     asker = partner(site, HOST, cdn)
-    public = asker.look_up()
-    assert asker.code(public, verifier_of(site, HOST)) == "credential.elsewhere"
+    public = asker.look_up(HOST)
+    assert code_of(partner(site, HOST), public) == "credential.elsewhere"
     assert site.secret_told() == set()
     assert "cdn.example" not in network.names
-    assert asker.ask().report.verdict == "trusted"
+    assert ask(asker).report.verdict == "trusted"
     assert site.secret_told() == {"cdn.example"}
-
-
-def test_a_path_outside_the_issuers_place(network: Network) -> None:
-    """Of 0.2 the extended card lies beside the endpoint: not in a neighbour's path."""
-    card = {**PUBLIC_0_3, "protocolVersion": "0.2.6", "url": f"{HOST}/agents/geo/"}
-    site = tides(network, without(card, "/additionalInterfaces"))
-    asker = partner(site, f"{HOST}/.well-known/", f"{HOST}/agents/geo/")
-    assert (asker.code(), site.secret_told()) == ("credential.elsewhere", set())
 
 
 GRPC = {"url": "tides.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
@@ -534,6 +492,7 @@ NO_WAY: dict[str, tuple[Card, str]] = {
         put(interface("JSONRPC"), "/supportedInterfaces/0/protocolVersion", "2.0"),
         "call.no_interface",
     ),
+    "A2A 0.2": ({**PUBLIC_0_3, "protocolVersion": "0.2.6"}, "call.no_interface"),
     "a tenant that leads out of the path": (interface(REST, "../../other"), "call.no_interface"),
     "credentials of two schemes": (
         put(WITH_MTLS, "/securityRequirements/0/schemes/pass", {"list": []}),
@@ -548,5 +507,5 @@ def test_where_there_is_no_way_nothing_is_sent(card: Card, code: str, site: Tide
     site.overrides[RELEASE_PATH] = site.released(card)
     site.serve(own(card))
     asker = partner(site)
-    assert asker.look_up().report.verdict == "trusted"
-    assert (asker.code(), site.secret_told()) == (code, set())
+    assert asker.look_up(HOST).report.verdict == "trusted"
+    assert (code_of(asker), site.secret_told()) == (code, set())

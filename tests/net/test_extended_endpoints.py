@@ -29,9 +29,11 @@ from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import parse_place, parse_url
 from cardsign.verify.verifier import Verifier
+from tests.net.peers import LOCAL
 from tests.support import PORTABLE
 
 HOST = "https://tides.example"
+REST = "HTTP+JSON"
 
 
 def new(*interfaces: dict[str, Any]) -> dict[str, Any]:
@@ -49,20 +51,18 @@ def interface(
 def endpoint(
     path: str = "/a2a", binding: str = "JSONRPC", version: str = "1.0", tenant: str = ""
 ) -> Endpoint:
-    a2a_version: Any = "1.0" if version.startswith("1") else version[:3]
-    return Endpoint(parse_url(f"{HOST}{path}"), binding, a2a_version, tenant, version)
+    return Endpoint(parse_url(f"{HOST}{path}"), binding, version, tenant)
 
 
-REST = "HTTP+JSON"
 GRPC = {"url": "tides.example:443", "protocolBinding": "GRPC"}
 OLD = {"url": f"{HOST}/old", "protocolVersion": "0.3.0"}
-OLD_REST = {"url": f"{HOST}/rest", "transport": REST}
 SILENT = {"url": f"{HOST}/a2a", "protocolBinding": "JSONRPC"}
 MINE = interface(binding="urn:x:y")
+TENANTS = ("t1", "...", "a b", "a:b;c", "müller", "a" * 256)
+LEADING_OUT = ("../../other", "..", ".", "a/b", "a\\b", "x?y=", "x#y", "%2e%2e", "\0", "a\nb")
 #: What a payload offers, in its order; 1.0 goes before 0.3 in one document.
 OFFERS: list[tuple[dict[str, Any], list[Endpoint]]] = [
     (new(interface("/b", REST), interface("/a")), [endpoint("/b", REST), endpoint("/a")]),
-    (new(interface(tenant="t1")), [endpoint(tenant="t1")]),
     (new(interface(version="1.0.1")), [endpoint(version="1.0.1")]),
     (new(interface(version="1.7")), [endpoint(version="1.7")]),
     (new(SILENT), [endpoint()]),
@@ -70,11 +70,16 @@ OFFERS: list[tuple[dict[str, Any], list[Endpoint]]] = [
     (new(GRPC, MINE, interface(version="2.0"), interface(version=7), interface()), [endpoint()]),
     ({**new(interface("/new")), **OLD}, [endpoint("/new")]),
     (
-        {**OLD, "additionalInterfaces": [OLD_REST]},
+        {**OLD, "additionalInterfaces": [{"url": f"{HOST}/rest", "transport": REST}]},
         [endpoint("/old", version="0.3.0"), endpoint("/rest", REST, "0.3.0")],
     ),
     ({"url": f"{HOST}/old", "preferredTransport": REST}, [endpoint("/old", REST, "0.3.0")]),
-    ({**OLD, "protocolVersion": "0.2.6"}, [endpoint("/old", version="0.2.6")]),
+    *((new(interface(tenant=tenant)), [endpoint(tenant=tenant)]) for tenant in TENANTS),
+    # A tenant that HTTP+JSON cannot put into its path is passed over, in either binding.
+    *(
+        (new(interface(tenant=tenant), interface("/r", REST, tenant=tenant), interface("/b")), [b])
+        for tenant, b in ((text, endpoint("/b")) for text in (*LEADING_OUT, "\x85", "a" * 257))
+    ),
     # nothing that we could speak to
     (new(), []),
     ({}, []),
@@ -82,7 +87,7 @@ OFFERS: list[tuple[dict[str, Any], list[Endpoint]]] = [
     (new(MINE), []),
     (new(interface(version="2.0")), []),
     (new(interface(version=7)), []),
-    ({**OLD, "protocolVersion": "0.1"}, []),
+    ({**OLD, "protocolVersion": "0.2.6"}, []),
     (new(interface(version="1.0-evil")), []),
     (new({**interface(), "url": "https://u@tides.example/a2a"}), []),
 ]
@@ -96,32 +101,6 @@ def test_what_a_payload_offers(payload: dict[str, Any], endpoints: list[Endpoint
         return
     with pytest.raises(CallFailed, match=r"call\.no_interface"):
         endpoints_of(payload)
-
-
-LEADING_OUT = ["../../other", "..", ".", "a/b", "a\\b", "x?y=", "x#y", "%2e%2e"]
-UNPRINTABLE = ["\0", "a\nb", "\x85"]
-
-
-@pytest.mark.parametrize("tenant", [*LEADING_OUT, *UNPRINTABLE, "a" * 257], ids=repr)
-def test_a_tenant_that_is_no_plain_segment_of_a_path(tenant: str) -> None:
-    """HTTP+JSON puts it into the path, so its interface is passed over, in either binding."""
-    assert endpoints_of(new(interface(tenant=tenant), interface("/b"))) == (endpoint("/b"),)
-    with pytest.raises(CallFailed):
-        endpoints_of(new(interface("/a2a", REST, tenant=tenant)))
-
-
-@pytest.mark.parametrize("tenant", ["t1", "...", "a b", "a:b;c", "müller", "a" * 256], ids=repr)
-def test_a_tenant_that_is_a_plain_segment(tenant: str) -> None:
-    """Dots and marks that lead nowhere are left alone."""
-    assert endpoints_of(new(interface(tenant=tenant))) == (endpoint(tenant=tenant),)
-
-
-def test_generations_can_be_narrowed() -> None:
-    """To those that a caller speaks."""
-    payload = new(interface(version="0.3"), interface("/new"))
-    assert endpoints_of(payload, ["1.0"]) == (endpoint("/new"),)
-    with pytest.raises(CallFailed, match=r"A2A 0\.2 over"):
-        endpoints_of(payload, ["0.2"])
 
 
 MESSAGE_URLS = [
@@ -148,15 +127,12 @@ def test_a_place_of_anothers_below_an_endpoint() -> None:
     theirs, own = (endpoint("/a2a", REST, tenant=name).for_messages() for name in ("t1", "t2"))
     asked = [(both, tides, theirs), (both, tides, own)]
     asked += [(Policy((tides,)), tides, theirs), (both, anywhere, theirs)]
-    outside = [Peer(HOST, {}, policy, issuer).is_outside(url) for policy, issuer, url in asked]
+    outside = [
+        Peer(HOST, {}, policy, issuer, LOCAL).is_outside(url) for policy, issuer, url in asked
+    ]
     assert outside == [True, False, False, False]
-
-
-def test_an_issuer_that_the_policy_does_not_have() -> None:
-    """Is sent nothing."""
-    verifier = Verifier(Policy())
-    with pytest.raises(UsageFault, match=r"credential\.elsewhere"):
-        Peer.of(verifier, HOST, new(interface()), Subject())
+    with pytest.raises(UsageFault, match=r"credential\.elsewhere"):  # of nobody's
+        Peer.of(Verifier(Policy()), HOST, new(interface()), Subject())
 
 
 # ------------------------------------------------------------------ answers (threat 27)
@@ -174,58 +150,57 @@ def read(body: bytes) -> dict[str, Any] | RpcError:
     return read_answer(answer, ID)
 
 
-def test_an_answer_gives_its_result() -> None:
-    """Whatever the order and the white space."""
-    assert read(b' {"result":{"name":"x"},"id":"c0ffee",\n"jsonrpc":"2.0"} ') == {"name": "x"}
+GREATEST = {"x": "y" * (MAX_CARD_BYTES - 8)}
+#: What is read of an answer; None where it could be read in two ways, and is refused.
+ANSWERS: dict[str, tuple[bytes, dict[str, Any] | RpcError | None]] = {
+    "a result": (b' {"result":{"name":"x"},"id":"c0ffee",\n"jsonrpc":"2.0"} ', {"name": "x"}),
+    "a card of the greatest size": (answer(result=GREATEST), GREATEST),
+    "an error": (
+        answer(error={"code": -32007, "message": "not \x1b[2J here", "data": [1]}),
+        RpcError(-32007, "not \x1b[2J here"),
+    ),
+    # Where the request could not be read (JSON-RPC 2.0 5).
+    "an error about no id": (answer(error={"code": 1}, id=None), RpcError(1, "")),
+    "nothing": (b"", None),
+    "a list, as of a batch": (b"[" + answer(result={}) + b"]", None),
+    "both result and error": (answer(result={}, error={"code": 1, "message": ""}), None),
+    "both, one of them null": (answer(result={}, error=None), None),
+    "neither result nor error": (answer(), None),
+    "an error of null": (answer(error=None), None),
+    "another id": (answer(result={}, id="deadbeef"), None),
+    "no id": (b'{"jsonrpc":"2.0","result":{}}', None),
+    "an id of null with a result": (answer(result={}, id=None), None),
+    "an id twice": (b'{"jsonrpc":"2.0","id":"x","id":"c0ffee","result":{}}', None),
+    "a result twice": (
+        b'{"jsonrpc":"2.0","id":"c0ffee","result":{"a":1},"result":{"a":2}}',
+        None,
+    ),
+    "no version": (b'{"id":"c0ffee","result":{}}', None),
+    "version 1.0": (answer(result={}, jsonrpc="1.0"), None),
+    "a member more": (answer(result={}, Result={"name": "evil"}), None),
+    "a request": (answer(result={}, method="SendMessage"), None),
+    "a result that is no object": (answer(result=[{}]), None),
+    "an error about another call": (answer(error={"code": 1}, id="deadbeef"), None),
+    "an error without a code": (answer(error={"message": "no"}), None),
+    "an error that is text": (answer(error="no"), None),
+    "an error whose code is true": (answer(error={"code": True, "message": "no"}), None),
+    "something behind it": (answer(result={}) + b"{}", None),
+    "bytes that are no UTF-8": (answer(result={"name": "x"}).replace(b'"x"', b'"\xff"'), None),
+    "more than a card": (answer(result={"x": "y" * MAX_ANSWER_BYTES}), None),
+    "more levels than a card's": (answer(result=json.loads('{"a":' * 33 + "1" + "}" * 33)), None),
+}
 
 
-REFUSED = {
-    "nothing": b"",
-    "a list, as of a batch": b"[" + answer(result={}) + b"]",
-    "both result and error": answer(result={}, error={"code": 1, "message": ""}),
-    "both, one of them null": answer(result={}, error=None),
-    "neither result nor error": answer(),
-    "an error of null": answer(error=None),
-    "another id": answer(result={}, id="deadbeef"),
-    "no id": b'{"jsonrpc":"2.0","result":{}}',
-    "an id of null with a result": answer(result={}, id=None),
-    "an id twice": b'{"jsonrpc":"2.0","id":"x","id":"c0ffee","result":{}}',
-    "a result twice": b'{"jsonrpc":"2.0","id":"c0ffee","result":{"a":1},"result":{"a":2}}',
-    "no version": b'{"id":"c0ffee","result":{}}',
-    "version 1.0": answer(result={}, jsonrpc="1.0"),
-    "a member more": answer(result={}, Result={"name": "evil"}),
-    "a request": answer(result={}, method="SendMessage"),
-    "a result that is no object": answer(result=[{}]),
-    "an error about another call": answer(error={"code": 1, "message": ""}, id="deadbeef"),
-    "an error without a code": answer(error={"message": "no"}),
-    "an error that is text": answer(error="no"),
-    "an error whose code is true": answer(error={"code": True, "message": "no"}),
-    "something behind it": answer(result={}) + b"{}",
-    "bytes that are no UTF-8": answer(result={"name": "x"}).replace(b'"x"', b'"\xff"'),
-    "more than a card": answer(result={"x": "y" * MAX_ANSWER_BYTES}),
-    "more levels than a card's": answer(result=json.loads('{"a":' * 33 + "1" + "}" * 33)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
-def test_an_answer_that_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
-    """Before anything in it is looked at."""
+@pytest.mark.parametrize(("body", "result"), ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_is_read_in_one_way(
+    body: bytes, result: dict[str, Any] | RpcError | None
+) -> None:
+    """Or refused, before anything in it is looked at."""
+    if result is not None:
+        assert read(body) == result
+        return
     with pytest.raises(CallFailed, match=r"call\.error"):
         read(body)
-
-
-@pytest.mark.parametrize("call_id", [ID, None])
-def test_an_error_is_told_by_its_code(call_id: str | None) -> None:
-    """Where the request could not be read its id is null (JSON-RPC 2.0 5)."""
-    body = answer(error={"code": -32007, "message": "not \x1b[2J here", "data": [1]}, id=call_id)
-    assert read(body) == RpcError(-32007, "not \x1b[2J here")
-
-
-def test_a_card_of_the_greatest_size_fits() -> None:
-    """The wrapping does not count against the card."""
-    card = {"x": "y" * (MAX_CARD_BYTES - 8)}
-    assert len(json.dumps(card, separators=(",", ":"))) == MAX_CARD_BYTES
-    assert read(answer(result=card)) == card
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text() | st.floats(

@@ -69,3 +69,12 @@ def test_careless_contexts(mode: ssl.VerifyMode) -> None:
         fetch_document("https://agent.example/", settings)
     with pytest.raises(FetchFailed, match=r"fetch\.tls"):
         GuardedTransport(settings)
+
+
+def test_a_trust_store_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to look at is said, and it heals by itself."""
+    monkeypatch.setenv("SSLKEYLOGFILE", "/nowhere/keys.log")
+    with pytest.raises(FetchFailed, match=r"fetch\.tls: .*SSLKEYLOGFILE.*No such file"):
+        FetchSettings().tls_context()
+    monkeypatch.delenv("SSLKEYLOGFILE")
+    FetchSettings().tls_context()

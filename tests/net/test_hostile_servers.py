@@ -219,8 +219,8 @@ def test_handshakes(
     ask: Ask, scheme: str, codes: set[str], speak: Callable[[socket.socket], None]
 ) -> None:
     """Neither a handshake that does not come about nor silence costs more than the deadline."""
-    settings = replace(LOCAL, connect_timeout=SOON)
-    seconds = PATIENCE if scheme == "https" or speak is hang_up else SOON
+    settings = LOCAL
+    seconds = PATIENCE if "fetch.timeout" not in codes else SOON
     with speaking(speak) as port:
         url = f"{scheme}://127.0.0.1:{port}/"
         refused = answer_or_refusal(ask, url, settings, seconds=seconds)

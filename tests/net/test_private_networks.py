@@ -342,7 +342,7 @@ def test_a_silent_proxy(office: Network) -> None:
     done = threading.Event()
     with speaking(lambda connection: done.wait(60)) as port:
         silent = parse_origin(f"http://127.0.0.1:{port}")
-        settings = replace(outside(office), connect_timeout=0.3, total_timeout=0.3)
+        settings = replace(outside(office), total_timeout=0.3)
         told = verdict(settings, issuer(proxy=silent))
         done.set()
     assert told == "indeterminate fetch.timeout"

@@ -68,25 +68,21 @@ def _checked(refused: GuardRefused) -> Refused:
     """A refusal that users of httpx catch as such, and whose cause is our own."""
     cause = refused.__cause__
     assert isinstance(cause, FetchFailed)
-    assert refused.reason == cause.code
-    assert isinstance(refused, httpx.TimeoutException) == (cause.code == "fetch.timeout")
     return Refused(cause.code, f"{refused} {cause.hint}")
 
 
 def called(method: str, url: str, settings: FetchSettings, **options: Any) -> httpx.Response:
     """One call by a client who follows redirects and believes the environment."""
-    request, guard = _split(options)
-    transport = GuardedTransport(settings, **guard)
+    transport, request = _split(settings, options)
     with httpx.Client(transport=transport, follow_redirects=True, timeout=None) as client:
         return client.request(method, url, **request)
 
 
 def acalled(method: str, url: str, settings: FetchSettings, **options: Any) -> httpx.Response:
     """The same in an event loop."""
-    request, guard = _split(options)
+    transport, request = _split(settings, options)
 
     async def call() -> httpx.Response:
-        transport = GuardedTransport(settings, **guard)
         async with httpx.AsyncClient(
             transport=transport, follow_redirects=True, timeout=None
         ) as client:
@@ -98,10 +94,11 @@ def acalled(method: str, url: str, settings: FetchSettings, **options: Any) -> h
 Call = Callable[..., httpx.Response]
 CALLERS: dict[str, Call] = {"sync": called, "async": acalled}
 
-_GUARDS = {"origins", "max_bytes", "total_timeout"}
 
-
-def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is for the request, and what for the transport."""
-    guard = {name: value for name, value in options.items() if name in _GUARDS}
-    return {name: value for name, value in options.items() if name not in _GUARDS}, guard
+def _split(
+    settings: FetchSettings, options: dict[str, Any]
+) -> tuple[GuardedTransport, dict[str, Any]]:
+    """The transport, and what is for the request."""
+    limits = {name: options.pop(name) for name in ("max_bytes", "total_timeout") if name in options}
+    origins = options.pop("origins", None)
+    return GuardedTransport(replace(settings, **limits), origins=origins), options
