@@ -285,8 +285,8 @@ def is_safe(card: Card, payload: Payload) -> bool:
         {repr((interface.url, interface.binding)) for interface in interfaces}
         for interfaces in (interfaces_of(payload.value), current_interfaces(card.document))
     )
-    lost = profiles.uncovered_parts(payload, accept_lossy=True)
-    return endpoints >= called and not any(_matters(part) for part in lost if part.security)
+    lost = (part for part in payload.uncovered if part.security)
+    return endpoints >= called and not any(map(_matters, lost))
 
 
 def _matters(part: Uncovered) -> bool:
@@ -540,8 +540,8 @@ def note_interfaces(document: Mapping[str, Json]) -> Iterator[Finding]:
 
 def _lost(payload: Payload) -> list[Uncovered]:
     """Return what a payload leaves open, but for defaults, which say what their absence says."""
-    parts = profiles.uncovered_parts(payload)
-    return [part for part in parts if part.excuse is not profiles.Excuse.SCHEMA_DEFAULT]
+    harmless = profiles.Excuse.SCHEMA_DEFAULT
+    return [part for part in payload.uncovered if part.excuse is not harmless]
 
 
 def _in_words(lost: Sequence[Uncovered]) -> str:

@@ -17,7 +17,6 @@ from cardsign.card.profiles import (
     FULL_PROFILES,
     PROFILES,
     canonicalize,
-    uncovered_parts,
 )
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message
 from cardsign.card.values import append
@@ -177,7 +176,7 @@ def test_an_alteration_is_signed_or_listed(document: dict[str, Any], data: st.Da
     before, after = payloads(document), payloads(changed)
     for profile in before:
         if before[profile] == after.get(profile):
-            parts = uncovered_parts(canonicalize(changed, profile))
+            parts = canonicalize(changed, profile).uncovered
             assert any(where == p.pointer or where.startswith(p.pointer + "/") for p in parts)
 
 
@@ -186,7 +185,7 @@ def test_whatever_is_not_covered_is_listed_once(document: dict[str, Any]) -> Non
     """Topmost places only, each of which is in the document and has no place in the payload."""
     for profile in payloads(document):
         payload = canonicalize(document, profile)
-        listed = [part.pointer for part in uncovered_parts(payload)]
+        listed = [part.pointer for part in payload.uncovered]
         assert len(set(listed)) == len(listed)
         for where in listed:
             at(document, where)

@@ -115,11 +115,6 @@ def check_is_no_key_set(payload: Mapping[str, Json]) -> None:
         raise CardRefused("card.not_agent_card", "this is a key set (a JWK Set) and no card")
 
 
-def token_claims(payload: Mapping[str, Json]) -> tuple[str, ...]:
-    """Return the claims of a token that stand at the top of an object, null ones included."""
-    return tuple(name for name in payload if name in TOKEN_CLAIMS)
-
-
 def unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
     """Return the members of a card but for its signatures; their values are the caller's."""
     members = dict(document)

@@ -31,7 +31,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
@@ -303,21 +303,6 @@ class Uncovered:
         return pointer(*self.tokens)
 
 
-def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Uncovered, ...]:
-    """List what the payload does not hold of its card, in the card's order.
-
-    Args:
-        payload: It knows the card of which it was made; `signatures` are not looked at.
-        accept_lossy: The subject's policy names the payload's lossy profile, so what its rule
-            drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
-    """
-    by_value = Excuse.DROPPED_BY_VALUE
-    return tuple(
-        replace(part, excuse=None) if part.excuse is by_value and not accept_lossy else part
-        for part in payload.uncovered
-    )
-
-
 #: Pointers that a report lists of one card; more would help nobody, and their number is given.
 MAX_LISTED: Final = 100
 
@@ -345,7 +330,13 @@ class LeftOpen:
 
 
 def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
-    """Return what a payload leaves open: its :func:`uncovered_parts`, summed up once."""
+    """Return what a payload leaves open, summed up once.
+
+    Args:
+        payload: It knows the card of which it was made.
+        accept_lossy: The subject's policy accepts the payload's lossy profile, so what its rule
+            drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
+    """
     harmless = (Excuse.SCHEMA_DEFAULT, Excuse.SAME_AS_1_0)
     parts = [part for part in payload.uncovered if part.excuse not in harmless]
     failing = [part for part in parts if part.excuse is None or not accept_lossy]

@@ -37,7 +37,6 @@ from cardsign.verify.signature import examine_signature
 from cardsign.verify.verifier import inquire_by
 
 SCHEMA: Final = "cardsign.inspection/1"
-_MAX_SENTENCE: Final = 300  # characters of a message
 
 PredictedOutcome = Literal["accepted", "refused", "unknown"]
 
@@ -49,18 +48,13 @@ class InspectedSignature:
     Attributes:
         report: What `cardsign verify` says of it to the holder of the keys named. Where it fits
             nothing, its reasons say which spelling of the card it was made over, if that is known.
-        header: The protected header, not verified; None where it cannot be read.
+        header: The protected header, not verified; empty where it cannot be read.
         profiles: The profiles that verify it.
     """
 
     report: SignatureReport
-    header: dict[str, Json] | None
+    header: Mapping[str, Json]
     profiles: tuple[ProfileName, ...]
-
-    @property
-    def header_names(self) -> frozenset[str]:
-        """The members of the protected header; none where it cannot be read."""
-        return frozenset(self.header or ())
 
     def to_json(self) -> dict[str, Any]:
         """Return the element of the report's `signatures` member."""
@@ -103,22 +97,18 @@ class Inspection:
             cannot be read in one way, that is all there is.
         a2a_version: ``1.0``, ``0.3``, ``mixed`` or ``none``; None where the card is unreadable.
         agent: The card's own words (:func:`cardsign.inspect.card.describe_card`).
-        payloads: Under each profile its size and digest, or why there is none, as JSON.
         signatures: One for each entry.
         predictions: One for each verifier; empty where no keys were named.
         service: Of a URL: what is wrong with how it is served.
-        asked: Of a URL: every URL that was asked, in order.
     """
 
     name: str
     problems: tuple[Finding, ...]
     a2a_version: DocumentVersion | None = None
     agent: Mapping[str, Any] = field(default_factory=dict)
-    payloads: Mapping[ProfileName, dict[str, Any]] = field(default_factory=dict)
     signatures: tuple[InspectedSignature, ...] = ()
     predictions: tuple[Prediction, ...] = ()
     service: tuple[Finding, ...] = ()
-    asked: tuple[str, ...] = ()
 
     @property
     def exit_status(self) -> int:
@@ -137,11 +127,9 @@ class Inspection:
             "a2a_version": self.a2a_version,
             "problems": [problem.to_json() for problem in self.problems],
             "agent": dict(self.agent),
-            "payloads": dict(self.payloads),
             "signatures": [signature.to_json() for signature in self.signatures],
             "predictions": [asdict(prediction) for prediction in self.predictions],
             "service": [finding.to_json() for finding in self.service],
-            "asked": list(self.asked),
         }
 
     @property
@@ -165,12 +153,6 @@ class Inspection:
         for signature in self.signatures:
             yield from signature.lines()
         yield from list_findings(replace(f, message=f.worded) for f in self._findings)
-        if self.payloads:
-            yield "  payloads"
-        for name, payload in self.payloads.items():
-            shown = payload.get("refusal", {}).get("message")
-            shown = shown or f"{payload['size']} bytes, sha256 {payload['sha256']}"
-            yield f"    {name:<22} {cut(shown, _MAX_SENTENCE)}"
         yield from list_findings(self.service, "the service")
 
     def _summary(self) -> str:
@@ -182,7 +164,8 @@ class Inspection:
             return f"{kind}, not signed"
         if not self.predictions:
             return f"{kind}, signatures not checked: no keys were given (--jwks FILE)"
-        keys = "the keys that its own origin publishes" if self.asked else "the keys given"
+        is_url = "://" in self.name
+        keys = "the keys that its own origin publishes" if is_url else "the keys given"
         fitting = sum(bool(signature.profiles) for signature in self.signatures)
         fit = f"{fitting} of {len(self.signatures)} signatures fit this card by {keys}"
         return f"{kind}, {fit}; predicted of clients:"
@@ -310,8 +293,6 @@ _CHANGED: Final = Finding(
     "or signed by a rule that is not known here (a2a-sdk before 1.1.4, crewAI)",
     fix="Ask the issuer which card it signed, and compare: cardsign diff SIGNED_CARD CARD",
 )
-# Said of what a card leaves open or is; this is about what its signatures are.
-_ABOUT_THE_CARD: Final = ("coverage.", "extended.")
 
 
 def inspect_card(untrusted_bytes: bytes, *, jwks: JwkSet | None, name: str = "") -> Inspection:
@@ -342,28 +323,9 @@ def inspect_card(untrusted_bytes: bytes, *, jwks: JwkSet | None, name: str = "")
         cap_findings(problems),
         card.a2a_version,
         describe_card(card),
-        {profile: _describe_payload(payloads.payload_or_refusal(profile)) for profile in PROFILES},
         signatures,
         () if jwks is None else tuple(predict_clients(payloads, signatures)),
     )
-
-
-def _describe_payload(payload: Payload | InputRefused) -> dict[str, Any]:
-    if isinstance(payload, Payload):
-        return {"size": len(payload.data), "sha256": payload.sha256}
-    return {"refusal": payload.finding.to_json()}
-
-
-def _may_be_crewai(reasons: Sequence[Finding]) -> bool:
-    return not _CREWAI.isdisjoint(reason.code for reason in reasons)
-
-
-def _read_header(entry: Mapping[str, Json]) -> dict[str, Json] | None:
-    """Return the protected header, whatever it says; None where it cannot be read."""
-    try:
-        return header_members(str(entry.get("protected", "")))
-    except SignatureRefused:
-        return None
 
 
 def _inspect_signatures(
@@ -371,18 +333,22 @@ def _inspect_signatures(
 ) -> Iterator[InspectedSignature]:
     inquiry = inquire_by(jwks or JwkSet(()), "the holder of the keys named")
     spellings = _spell_otherwise(payloads) if jwks and card.signatures else []
+    data_of = {name: payload.data for name in PROFILES if (payload := payloads.of(name))}
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)
-        header = _read_header(members_of(entry))
+        header: dict[str, Json] = {}
+        with suppress(SignatureRefused):
+            header = header_members(str(members_of(entry).get("protected", "")))
         reasons = [
             finding
             for finding in report.reasons
-            if not finding.code.startswith(_ABOUT_THE_CARD)
+            if not finding.code.startswith("coverage.")  # which the line of the signature says
             and (jwks is not None or finding.code != "key.unknown")
         ]
         is_invalid = report.verdict == "invalid"
         misfit = _CHANGED if is_invalid else None
-        if jwks and header and (is_invalid or _may_be_crewai(reasons)):
+        may_be_crewai = not _CREWAI.isdisjoint(reason.code for reason in reasons)
+        if jwks and (is_invalid or may_be_crewai):
             key = jwks.find(str(header.get("kid")))
             if key and key.alg == header.get("alg"):
                 misfit = _explain_misfit(members_of(entry), key, spellings) or misfit
@@ -390,19 +356,14 @@ def _inspect_signatures(
             reasons = [*([] if is_invalid else reasons), misfit.at(f"/signatures/{index}")]
         # One that fits is no error, though it may not count.
         rated = rate_findings(reasons, trusted=report.verdict not in ("invalid", "refused"))
-        fitted = _profiles_that_make(report.payload, payloads)
+        # It fits one byte string, and so all profiles that make that.
+        fitted = tuple(name for name, data in data_of.items() if data == report.payload)
         yield InspectedSignature(replace(report, reasons=rated), header, fitted)
 
 
 def _spell_otherwise(payloads: Payloads) -> list[tuple[str, str, bytes]]:
     """Return the card as common signers write it by mistake: a name, advice, and the bytes."""
     return [(name, advice, write(payloads.members).encode()) for name, advice, write in SPELLINGS]
-
-
-def _profiles_that_make(payload: bytes | None, payloads: Payloads) -> tuple[ProfileName, ...]:
-    """Return the profiles of a signature: it fits one byte string, and so all that make it."""
-    made = ((name, payloads.of(name)) for name in PROFILES if payload is not None)
-    return tuple(name for name, candidate in made if candidate and candidate.data == payload)
 
 
 def _explain_misfit(
@@ -463,8 +424,8 @@ def _predict_client(
         why = "an entry of `signatures` has the wrong shape, and the rest may go with it"
         return "unknown", why
     fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
-    typed = [entry for entry in fitting if not verifier.is_js or "typ" in entry.header_names]
-    if usual := [entry for entry in typed if entry.header_names <= _USUAL]:
+    typed = [entry for entry in fitting if not verifier.is_js or "typ" in entry.header]
+    if usual := [entry for entry in typed if entry.header.keys() <= _USUAL]:
         return "accepted", f"signature {usual[0].report.index} fits {verifier.profile}"
     if doubtful := [*unread, *typed]:
         return "unknown", f"signature {doubtful[0].report.index} has a header that it may refuse"

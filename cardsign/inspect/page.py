@@ -14,17 +14,14 @@ import base64
 import hashlib
 import html
 import re
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from cardsign.card.document import Card
-from cardsign.errors import InputRefused
-from cardsign.inspect.card import describe_card, words
+from cardsign.inspect.card import inspect_card, words
 from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
@@ -118,12 +115,10 @@ def card_page(
         who = "trusts the published key set"
     verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
     report = verifier.judge(untrusted_bytes, subject, supplied)
-    agent: dict[str, Any] = {}
-    with suppress(InputRefused):
-        card = Card.from_bytes(untrusted_bytes)
-        agent = {**describe_card(card), "a2a_version": card.a2a_version}
+    seen = inspect_card(untrusted_bytes, jwks=None)
     page = _ENVIRONMENT.get_template("page.html").render(
-        agent=agent,
+        agent=seen.agent,
+        a2a_version=seen.a2a_version,
         report=report,
         who=who,
         jwks=() if jwks is None else jwks.keys,

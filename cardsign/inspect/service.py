@@ -23,7 +23,7 @@ from cardsign.net import fetch as net
 from cardsign.net.endpoints import ask_for_extended_card, endpoints_of
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 from cardsign.trust.walk import FetchResult
-from cardsign.urls import JWKS_PATH, Headers, card_url, parse_url
+from cardsign.urls import JWKS_PATH, Headers, Origin, card_url, parse_url
 
 #: Seconds. A key that is revoked stays in use for as long as caches keep what it signed.
 MAX_AGE: Final = 24 * 3600
@@ -44,22 +44,17 @@ def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS) -> Inspect
         FetchFailed: The card could not be fetched.
     """
     answer, keys = fetch_with_keys(url, fetch)
-    asked, service = [card_url(url)], []
-    if answer.url != asked[0]:
-        asked.append(answer.url)
-        service.append(net.note_legacy_path())
+    service = [net.note_legacy_path()] if answer.url != card_url(url) else []
     service += _check_headers(answer.headers)
-    origin = parse_url(answer.url).origin
-    asked.append(f"{origin}{JWKS_PATH}")
     if isinstance(keys, Finding):
         service.append(keys)
     with suppress(InputRefused):
         document = Card.from_bytes(answer.untrusted_body).document
         if declares_extended_card(document):
-            service += _ask_for_extended(document, fetch, str(origin), asked)
+            service += _ask_for_extended(document, fetch, parse_url(answer.url).origin)
     jwks = keys if isinstance(keys, JwkSet) else None
     report = inspect_card(answer.untrusted_body, jwks=jwks, name=answer.url)
-    return replace(report, service=tuple(service), asked=tuple(asked))
+    return replace(report, service=tuple(service))
 
 
 def fetch_with_keys(url: str, fetch: FetchSettings) -> tuple[FetchResult, JwkSet | Finding]:
@@ -73,10 +68,9 @@ def fetch_with_keys(url: str, fetch: FetchSettings) -> tuple[FetchResult, JwkSet
     try:
         received = net.fetch_document(jwks_url, replace(fetch, max_bytes=MAX_JWKS_BYTES))
         return answer, JwkSet.read(received.untrusted_body)
-    except KeyRefused as refusal:
-        return answer, Finding("check.bad-keys", refusal.message)
     except CardsignError as failure:
-        return answer, Finding("check.no-keys", failure.message)
+        code = "check.bad-keys" if isinstance(failure, KeyRefused) else "check.no-keys"
+        return answer, Finding(code, failure.message)
 
 
 def _check_headers(headers: Headers) -> Iterator[Finding]:
@@ -92,14 +86,13 @@ def _check_headers(headers: Headers) -> Iterator[Finding]:
 
 
 def _ask_for_extended(
-    document: Mapping[str, Json], fetch: FetchSettings, origin: str, asked: list[str]
+    document: Mapping[str, Json], fetch: FetchSettings, origin: Origin
 ) -> Iterator[Finding]:
     """Ask the card's own origin for the extended card without a credential: it must be refused."""
     with suppress(CardsignError):
         for endpoint in endpoints_of(document)[:_ENDPOINTS]:
-            if str(endpoint.url.origin) != origin:
+            if endpoint.url.origin != origin:
                 continue
-            asked.append(str(endpoint.url))
             with suppress(CardsignError):  # refused, as it should be; or nobody answers
                 body = ask_for_extended_card(endpoint, None, fetch)
                 if "skills" in Card.from_bytes(body).document:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from cardsign.card.document import check_is_agent_card, token_claims
+from cardsign.card.document import TOKEN_CLAIMS, check_is_agent_card
 from cardsign.card.extensions import ExtendedMarker, find_marker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.profiles import (
@@ -282,7 +282,8 @@ def _why_it_may_not_count(
     if entry.kind == "compat":
         never = f"a compat signature ({profile}) never counts"
         return "valid", Finding("sig.compat", never, Place(path))
-    if entry.kind == "jwt" and (claims := token_claims(payload.value)):
+    if entry.kind == "jwt" and not TOKEN_CLAIMS.isdisjoint(payload.value):
+        claims = (name for name in payload.value if name in TOKEN_CLAIMS)
         jwt = f"typ JWT with {', '.join(claims)} in the payload: that is a token, not a card"
         return "refused", Finding("sig.typ_forbidden", jwt, Place(path))
     if profile in issuer.profiles:

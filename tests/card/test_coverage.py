@@ -12,7 +12,6 @@ from cardsign.card.profiles import (
     Excuse,
     Uncovered,
     canonicalize,
-    uncovered_parts,
 )
 from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
@@ -21,16 +20,20 @@ SAME = Excuse.SAME_AS_1_0
 BY_VALUE = Excuse.DROPPED_BY_VALUE
 
 
-def parts(
-    card: Mapping[str, Any], profile: str, *, accept_lossy: bool = False
-) -> tuple[Uncovered, ...]:
+def parts(card: Mapping[str, Any], profile: str) -> tuple[Uncovered, ...]:
     """What the card's own payload under a profile does not hold."""
-    return uncovered_parts(canonicalize(card, profile), accept_lossy=accept_lossy)
+    return canonicalize(card, profile).uncovered
 
 
-def excuses(card: Mapping[str, Any], profile: str, **options: Any) -> dict[str, Excuse | None]:
-    """Each uncovered pointer with its excuse."""
-    return {part.pointer: part.excuse for part in parts(card, profile, **options)}
+def excuses(
+    card: Mapping[str, Any], profile: str, *, accept_lossy: bool = False
+) -> dict[str, Excuse | None]:
+    """Each uncovered pointer with its excuse, for one who accepts lossy profiles or does not."""
+    passed = set(Excuse) if accept_lossy else {DEFAULT, SAME}
+    return {
+        part.pointer: part.excuse if part.excuse in passed else None
+        for part in parts(card, profile)
+    }
 
 
 CARDS = {"portable": PORTABLE, "lax": LAX, "of 0.3": OLD, "for both": DUAL, "empty": {}}

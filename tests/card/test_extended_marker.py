@@ -18,7 +18,7 @@ from cardsign.card.extensions import (
     find_marker,
     with_marker,
 )
-from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize, uncovered_parts
+from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
 from cardsign.times import MAX_TIME
@@ -285,7 +285,7 @@ def test_every_default_profile_keeps_it(card: dict[str, Any], profile: str) -> N
     payload = canonicalize(marked, profile)
 
     assert find_marker(parse_object(payload.data)) == MARKER
-    uncovered = [part.pointer for part in uncovered_parts(payload)]
+    uncovered = [part.pointer for part in payload.uncovered]
     assert [where for where in uncovered if where.startswith("/capabilities/extensions")] == []
 
 

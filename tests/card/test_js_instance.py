@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize, uncovered_parts
+from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError, UsageFault
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import PrivateKey
@@ -34,7 +34,7 @@ JS = "js-instance"
 @pytest.mark.parametrize("card", [PORTABLE, OLD], ids=["1.0", "0.3"])
 def test_a_card_is_covered_but_for_its_security_schemes(card: dict[str, Any]) -> None:
     """The client loses them; so this is no profile that a policy accepts."""
-    parts = uncovered_parts(canonicalize(card, JS))
+    parts = canonicalize(card, JS).uncovered
     assert {part.pointer for part in parts if part.excuse is None} == {"/securitySchemes"}
     assert tuple(PROFILES) == (*DEFAULT_PROFILES, JS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -28,20 +27,6 @@ from tests.support import (
     one_signature,
     put,
 )
-
-
-@pytest.mark.parametrize("card", [PORTABLE, LAX, OLD, DUAL], ids=["portable", "lax", "0.3", "both"])
-def test_each_payload_is_described(card: dict[str, Any]) -> None:
-    """Its digest and size, or why there is none."""
-    described = inspected(card).to_json()["payloads"]
-    assert list(described) == list(PROFILES)
-    for name, one in described.items():
-        if "refusal" in one:
-            assert one["refusal"]["code"] == "canonical.no_form"
-            continue
-        data = canonicalize(card, name).data
-        assert one == {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
 
 # ------------------------------------------------------------------ nobody is accused
 
@@ -165,7 +150,7 @@ def test_a_card_that_cannot_be_read_is_refused_with_the_place(
     assert (problem.place.line is problem.place.column is None) == (
         code in ("json.too_large", "json.too_many_values")
     )
-    assert (report.payloads, report.signatures, report.predictions) == ({}, (), ())
+    assert (report.agent, report.signatures, report.predictions) == ({}, (), ())
     assert report.exit_status == 1
     assert examine(data, alice).reasons[0].code == code
 
@@ -189,12 +174,12 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str], str | None]] = {
 def test_what_is_wrong_with_the_card_is_named(
     card: dict[str, Any], codes: list[str], a2a_version: str | None
 ) -> None:
-    """Of a card that can be read in one way its payloads are shown all the same."""
+    """A card that can be read in one way is described all the same."""
     report = inspected(card)
     assert [one.code for one in report.problems] == codes
     assert report.a2a_version == a2a_version
     assert report.signatures == ()
-    assert bool(report.payloads) is (a2a_version is not None)
+    assert bool(report.agent) is (a2a_version is not None)
     assert report.exit_status == (1 if codes else 0)
 
 
