@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from cardsign.errors import UsageFault, closest
+from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE
 from cardsign.findings import Place
 
@@ -134,7 +134,7 @@ def read_settings(
         if isinstance(cause, UsageFault):  # which a validator raised, with a code of its own
             cause.finding = replace(cause.finding, place=Place(str(path), line))
             raise cause from refused
-        raise bad_settings(path, explain_error(error, form), line, code) from refused
+        raise bad_settings(path, explain_error(error), line, code) from refused
     except ValueError as exc:
         problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
@@ -146,16 +146,11 @@ MAX_SHOWN: Final = 80  # characters of a wrong value
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def explain_error(error: Any, form: type[BaseModel]) -> str:
+def explain_error(error: Any) -> str:
     """Return in words what pydantic finds wrong in a table."""
     name = ".".join(map(str, error["loc"]))
     if error["type"] in _UNKNOWN:
-        schema: dict[str, Any] = form.model_json_schema()
-        table = schema
-        for part in error["loc"][:-1]:
-            reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
-            table = schema["$defs"][reference[1]] if reference else table
-        return f"unknown member {name!r}{closest(str(error['loc'][-1]), table['properties'])}"
+        return f"unknown member {name!r}"
     if error["type"] == "missing":
         return f"{name!r} is missing"
     if error["type"] == "value_error":
@@ -165,11 +160,10 @@ def explain_error(error: Any, form: type[BaseModel]) -> str:
         return f"{name} = {value}: expected a path, in quotes"
     if error["loc"] == ("format",) and error["type"] == "less_than_equal":
         return f"format = {value}: it is newer than this cardsign, which reads 1; update cardsign"
-    quotes = ", without quotes" if error["type"] == "date_type" else ""
     # In place of Python's words for a list, and for a table.
     message = re.sub("tuple|frozenset", "list", error["msg"])
     message = re.sub(r"dictionary or (?:an )?instance of \w+|dictionary", "table", message)
-    return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}"
+    return f"{name} = {value}: {message[:1].lower()}{message[1:]}"
 
 
 def bad_settings(

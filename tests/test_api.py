@@ -261,7 +261,10 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         lambda: DOOR.verify_card(SIGNED, policy=POLICY, isuer="tides"),
         "'isuer'; did you mean 'issuer'?",
     ),
-    "a time as text": (lambda: DOOR.verify_card(SIGNED, jwks=KEYS, now="2026-01-01"), "now=dat"),
+    "a time as text": (
+        lambda: DOOR.verify_card(SIGNED, jwks=KEYS, now="2026-01-01"),
+        "datetime.now(UTC)",
+    ),
     "a historic time as a number": (
         lambda: DOOR.Verifier(POLICY).examine(SIGNED, issuer="tides", at=0),
         "not int: datetime.now(UTC)",

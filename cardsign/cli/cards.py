@@ -296,7 +296,7 @@ def contract_check(
 
 
 @frame.command(
-    example="git show HEAD~1:agent-card.json | cardsign diff - agent-card.json\n"
+    example="cardsign diff old.json agent-card.json\n"
     "cardsign diff card.json https://agent.example/.well-known/agent-card.json --live",
 )
 @click.argument("old")

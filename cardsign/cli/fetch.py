@@ -78,15 +78,9 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
 def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
     """Refuse what contradicts itself."""
     task, context = options["task"], options["context"]
-    asks, sends = options["get"] or options["cancel"], text is not None or context
-    why = ""
-    if options["get"] and options["cancel"]:
-        why = "--get and --cancel are two calls"
-    elif asks and (sends or not task):
-        why = "--get and --cancel need --task ID, and send neither TEXT nor --context"
-    elif not asks and text is None:
-        why = "name the TEXT to send; or --task ID with --get or --cancel"
-    if why:
+    count = (text is not None) + options["get"] + options["cancel"]
+    if count != 1 or (text is None and (context or not task)):
+        why = "name the TEXT to send, or --task ID with --get or --cancel"
         raise UsageFault("usage.conflict", why)
     for option, value in (("--task", task), ("--context", context)):
         if value and not _ID.fullmatch(value):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -33,7 +33,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.policyfile import anchor_members, with_issuer
 from cardsign.trust.session import StatementCache
-from cardsign.trust.walk import NO_STATEMENTS, Ask, SuppliedStatements, load_statements
+from cardsign.trust.walk import Ask, SuppliedStatements, load_statements
 from cardsign.urls import Url, is_url, parse_place, parse_url
 from cardsign.verify.verifier import Verifier
 
@@ -118,7 +118,7 @@ def add(who: str, **options: Any) -> None:
     if "freshness" in members:
         say("freshness is waived: revocation and rollback are not checked")
     keyset = proposal.keyset
-    say_if_old(keyset, now)
+    verifier.say_if_old(keyset, now)
     notes = [f"{frame.done('added', 'add')} {members['name']} to {policy.path}"]
     if keyset is not None and options["yes"] and options["digest"] is None:
         notes.insert(0, "compare the lines above with the issuer over another channel")
@@ -268,24 +268,11 @@ def list_(trust_file: Path | None) -> None:
 @click.argument("name")
 @verifier.policy_option
 def show_issuer(name: str, trust_file: Path | None) -> None:
-    """Show the policy of NAME, its entry in trust.lock, and statements."""
+    """Show the policy of NAME, and its entry in trust.lock."""
     policy = verifier.needed_policy(trust_file)
-    issuer, floor = policy.issuer(name), read_lock(policy.lock).get(name)
-    session, now = Verifier(policy).session(issuer), moment()
-    session.resolve(NO_STATEMENTS, now)
-    keyset, release = session.keyset, session.release
-    view = {**issuer_json(issuer), "lock": floor and floor.to_json()}
-    lines = [*verifier.view_lines(view)]
-    if keyset is not None:
-        say_if_old(keyset, now)
-        lines += keyset_lines(keyset)
-    if release is not None:
-        lines.append(f"release     {release.seq}, until {minute(release.exp)}, {release.digest}")
-    statements = {
-        "keyset": keyset and pin_json(keyset),
-        "release": release and members(release, "seq digest exp"),
-    }
-    show(Answer({**view, "statements": statements}, lines))
+    floor = read_lock(policy.lock).get(name)
+    view = {**issuer_json(policy.issuer(name)), "lock": floor and floor.to_json()}
+    show(Answer(view, verifier.view_lines(view)))
 
 
 @trust_commands.command(example="cardsign trust update --trust trust.toml")
@@ -412,16 +399,6 @@ def pin(name: str, trust_file: Path | None) -> None:
 
 
 # How trusted issuers are shown.
-
-
-#: A pin that old lets many retired root keys begin a history of their own (threat 2).
-OLD_PIN: Final = timedelta(days=365)
-
-
-def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
-    """Warn of a statement to pin, or of the newest after a pin: the pin itself is older still."""
-    if keyset is not None and now.timestamp() - keyset.iat > OLD_PIN.total_seconds():
-        say(f"this statement is more than {OLD_PIN.days} days old; ask the issuer for a newer one")
 
 
 def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from cardsign.cli import frame
 from cardsign.cli.frame import Answer, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
+from cardsign.statements.keyset import KeysetStatement
 from cardsign.trust.policy import (
     POLICY_FILE,
     Accept,
@@ -123,14 +124,24 @@ def chosen_issuers(policy: Policy, names: Sequence[str]) -> tuple[TrustedIssuer,
     return tuple(policy.issuer(name) for name in dict.fromkeys(names)) or policy.issuers
 
 
-def view_lines(view: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+def view_lines(view: Mapping[str, Any]) -> Iterator[str]:
     """Yield the members of a JSON object for a person; what is empty is left out."""
     for name, value in view.items():
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             value = ", ".join(value)
         text = value if isinstance(value, str) else json.dumps(value)
         if value:
-            yield f"{indent}{name:<11} {safe(text, limit=400)}"
+            yield f"{name:<11} {safe(text, limit=400)}"
+
+
+#: A pin that old lets many retired root keys begin a history of their own (threat 2).
+OLD_PIN: Final = timedelta(days=365)
+
+
+def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
+    """Warn of a statement to pin, or of the newest after a pin: the pin itself is older still."""
+    if keyset is not None and now.timestamp() - keyset.iat > OLD_PIN.total_seconds():
+        say(f"this statement is more than {OLD_PIN.days} days old; ask the issuer for a newer one")
 
 
 def kind_of(anchor: Anchor) -> str:

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from cardsign.errors import LocalFault, UsageFault
 from cardsign.files import file_faults
 from cardsign.findings import counted
 from cardsign.inputs import list_cards
-from cardsign.times import utc
+from cardsign.times import read_stamp, utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.session import look_ahead
 from cardsign.urls import is_url
@@ -30,19 +29,6 @@ from cardsign.verify.report import first_line, verdict_lines
 from cardsign.verify.verifier import Verifier
 
 MAX_JOBS: Final = 64  # processes
-
-
-def read_time(text: str) -> datetime:
-    """Return the moment that ``--at`` names, in UTC; a date alone means its beginning."""
-    try:
-        stated = datetime.fromisoformat(text if len(text) > len("2026-01-31") else f"{text}T00Z")
-        if stated.tzinfo is not None:
-            return stated.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    message = f"--at takes a date, or a time with its offset from UTC, not {text!r}"
-    hint = "Write it as 2026-01-31 or 2026-01-31T18:00:00Z, for instance."
-    raise UsageFault("usage.invalid", message, hint=hint)
 
 
 @frame.command(
@@ -67,9 +53,8 @@ def read_time(text: str) -> datetime:
 @click.option(
     "--at",
     metavar="TIME",
-    type=read_time,
-    help="Judge as of another time; the verdict is then never trusted: YYYY-MM-DD (0:00 UTC), or "
-    "ISO 8601 with an offset.",
+    type=read_stamp,
+    help="Judge as of another time, such as 2026-01-31T18:00:00Z; nothing is trusted then.",
 )
 @click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
 @click.option(
@@ -265,10 +250,7 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
     by_policy, shown, lines, statuses = Verifier(policy), [], list[str](), list[int]()
     for issuer in verifier.chosen_issuers(policy, names):
         shown.append(state := _known(by_policy, issuer))
-        optional = "" if issuer.peer == "required" else ", optional"
-        lines.append(f"{issuer.name}: by {state['anchor']}{optional}")
-        rest = {name: value for name, value in state.items() if name not in _FIRST_LINE}
-        lines += verifier.view_lines(rest, "  ")
+        lines += verifier.view_lines({**state, "alarms": None})
         for alarm in state["alarms"]:
             lines.append(f"  {alarm['code']}: {safe(alarm['message'], limit=300)}")
             lines.append(f"      {safe(alarm['hint'], limit=300)}")
@@ -277,9 +259,6 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
                 statuses.append(errors.EXIT_LOCAL_FAULT if is_missing else errors.EXIT_NOT_TRUSTED)
     notes = () if shown else [f"{policy.path} trusts no issuer"]
     return show(Answer(shown, lines, notes, heaviest(statuses)))
-
-
-_FIRST_LINE: Final = ("name", "peer", "anchor", "alarms")
 
 
 def _known(by_policy: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
@@ -292,6 +271,7 @@ def _known(by_policy: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
     except UsageFault as fault:
         return {**state, "alarms": [fault.finding.to_json()]}
     _, alarms = look_ahead(session, now)
+    verifier.say_if_old(session.keyset, now)
     keyset, release = session.keyset, session.release
     return {
         **state,
