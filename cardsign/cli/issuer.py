@@ -24,7 +24,7 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import secrets
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES
-from cardsign.keys.signers import list_public_keys
+from cardsign.keys.signers import Access, list_public_keys, user_policy, user_secrets
 from cardsign.keys.store import KeyStore, StorePlace, StoreUser, is_taken, open_store, read_place
 from cardsign.times import second
 
@@ -132,7 +132,7 @@ class KeystoreOptions:
         if role and file is None:
             if variable in os.environ:
                 return secrets.PassphraseSource(environment=os.environ, variable=variable)
-            file = secrets.user_policy(os.environ).passphrase_files.get(role)
+            file = user_policy(os.environ).passphrase_files.get(role)
         return secrets.PassphraseSource(file, os.environ, secrets.terminal_prompt())
 
     def new_passphrase(self, role: str, *, keys: str = "") -> bytes:
@@ -140,23 +140,23 @@ class KeystoreOptions:
         question = f"New passphrase of the {keys or f'{role} keys'}: "
         return secrets.read_passphrase(self.source(role), question=question, is_new=True)
 
-    def access(self, *uris: str) -> secrets.Access:
+    def access(self, *uris: str) -> Access:
         """Return what signers may use: what the user's own file allows, and what was just typed.
 
         Args:
             uris: Signers that were named on the command line.
         """
-        policy = secrets.user_policy(os.environ)
+        policy = user_policy(os.environ)
         policy = policy.model_copy(update={"allow": policy.allow | set(uris)})
         usual, sources = self.source(), {str(role): self.source(role) for role in ROLES}
-        shared = secrets.user_secrets(usual)
+        shared = user_secrets(usual)
         by_role = {
-            role: shared if source == usual else secrets.user_secrets(source)
+            role: shared if source == usual else user_secrets(source)
             for role, source in sources.items()
         }
-        return secrets.Access(shared, policy, os.environ, by_role)
+        return Access(shared, policy, os.environ, by_role)
 
-    def named_access(self) -> secrets.Access:
+    def named_access(self) -> Access:
         """Return what the signers of ``--key`` may use."""
         for option, value in (("--public", self.public), ("--kid", self.kid)):
             if value is not None and len(self.uris) != 1:
@@ -174,7 +174,7 @@ class KeystoreOptions:
         config: ProjectConfig | None = None,
         *,
         store: KeyStore | None = None,
-        access: secrets.Access | None = None,
+        access: Access | None = None,
         root_keystore: StorePlace | None = None,
     ) -> Work:
         """Return what an issuer's command works with; in a dry run a preview of the key store."""
@@ -250,7 +250,7 @@ def project_config(publication: Path | None = None) -> ProjectConfig:
     """
     from cardsign.config import read_config  # pydantic, which a key store alone does not need
 
-    config = read_config(Path.cwd() / CONFIG_FILE, allowed=secrets.user_policy(os.environ).folders)
+    config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
     return config.model_copy(update={"publish": publication or config.publish})
 
 
@@ -267,7 +267,7 @@ def allowed_store(folder: Path) -> Path:
     A key store that is reached by a symbolic link may be that of another project, whose keys would
     sign here.
     """
-    allowed = secrets.user_policy(os.environ).folders
+    allowed = user_policy(os.environ).folders
     if leads_outside(Path.cwd(), folder, allowed):
         raise outside(folder, "the key store is a link to a place", folder)
     for part in (Path(at, name) for at, below, files in walk(folder) for name in below + files):

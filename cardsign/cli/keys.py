@@ -25,7 +25,13 @@ from cardsign.keys import agenda, ledger, secrets
 from cardsign.keys import store as stores
 from cardsign.keys.history import find_listed
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key
-from cardsign.keys.signers import SCHEMES, check_possession, list_public_keys, open_signer
+from cardsign.keys.signers import (
+    SCHEMES,
+    check_possession,
+    list_public_keys,
+    open_signer,
+    user_policy,
+)
 from cardsign.times import day
 
 
@@ -334,7 +340,7 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
     source = secrets.PassphraseSource(new_passphrase_file, prompt=secrets.terminal_prompt())
     new = secrets.read_passphrase(source, question=question, is_new=True)
     changed = store.change_passphrase(records, old, new, now=moment())
-    file = secrets.user_policy(os.environ).passphrase_files.get(role)
+    file = user_policy(os.environ).passphrase_files.get(role)
     where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
     where += f", or {issuer.ROLE_VARIABLES[role]}" if role in issuer.ROLE_VARIABLES else ""
     report = {"role": role, "changed": [key.kid for key in changed], "also_in": where}

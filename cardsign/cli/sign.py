@@ -28,8 +28,7 @@ from cardsign.issuer.work import card_signers, named_signers
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
-from cardsign.keys.secrets import Access
-from cardsign.keys.signers import list_public_keys
+from cardsign.keys.signers import Access, list_public_keys
 from cardsign.sign import COMPAT, SignedCard, SigningOptions, sign_with_notes
 
 #: Notes on what compat signatures leave open, and for whom there is none.

@@ -39,7 +39,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.agenda import cards_to_sign
 from cardsign.keys.ledger import PUBLISHED, first_published
-from cardsign.keys.secrets import Access
+from cardsign.keys.signers import Access
 from cardsign.publish.generation import CARD_FILE, Generation
 from cardsign.publish.publication import Documents, published_card
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes

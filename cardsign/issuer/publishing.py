@@ -23,7 +23,7 @@ from cardsign.findings import counted
 from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work, key_holder
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, history
-from cardsign.keys.secrets import Access
+from cardsign.keys.signers import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.publish import generation as generations

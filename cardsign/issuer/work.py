@@ -22,8 +22,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.keys import history
 from cardsign.keys.agenda import Step
 from cardsign.keys.ledger import Role
-from cardsign.keys.secrets import Access
-from cardsign.keys.signers import open_signer
+from cardsign.keys.signers import Access, open_signer
 from cardsign.keys.store import KeyStore, StoreUser
 from cardsign.publish.generation import Generation, newest_generation
 from cardsign.statements.keyset import KeysetStatement

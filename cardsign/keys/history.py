@@ -16,14 +16,9 @@ from cardsign.jose.keys import PublicKey
 from cardsign.keys.agenda import move
 from cardsign.keys.ledger import ENDED, Event, HeldStatement, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore, digest_of
+from cardsign.statements import keyset as keysets
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import (
-    IssuerKey,
-    KeysetStatement,
-    OnlineRole,
-    check_step,
-    read_keyset,
-)
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, OnlineRole
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.times import utc
 
@@ -40,9 +35,9 @@ def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
     verified: list[KeysetStatement] = store.verified_keysets
     for kept in store.load().keysets[len(verified) :]:
         with _checking(store, kept):
-            statement = read_keyset(_read(store, kept))
+            statement = keysets.read_keyset(_read(store, kept))
             _check_named(kept, statement.number, statement.digest)
-            check_step(statement, verified[-1] if verified else None)
+            keysets.check_step(statement, verified[-1] if verified else None)
         verified.append(statement)
     return tuple(verified)
 
@@ -62,13 +57,13 @@ def kept_release(store: KeyStore) -> ReleaseStatement | None:
     Raises:
         StoreFault: ``keystore.audit_broken``: it is not; or as :func:`kept_keysets`.
     """
-    keysets = kept_keysets(store)
+    earlier = kept_keysets(store)
     if (kept := store.state.release) is None:
         return None
     with _checking(store, kept):
         release = read_release(_read(store, kept))
         _check_named(kept, (release.seq,), release.digest)
-        check_signed(release, keysets)
+        check_signed(release, earlier)
     return release
 
 
@@ -76,8 +71,8 @@ def statements_to_publish(store: KeyStore) -> tuple[tuple[bytes, ...], bytes | N
     """Return every keyset statement as it is served, oldest first, and the newest release."""
     kept_release(store)
     release = store.state.release
-    keysets = tuple(_read(store, kept) for kept in store.state.keysets)
-    return keysets, _read(store, release) if release else None
+    statements = tuple(_read(store, kept) for kept in store.state.keysets)
+    return statements, _read(store, release) if release else None
 
 
 def _read(store: KeyStore, kept: HeldStatement) -> bytes:
@@ -156,7 +151,7 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
         following = _follow(state, statement, earlier)
         if not is_new:
             return following
-        check_step(statement, earlier[-1] if earlier else None)
+        keysets.check_step(statement, earlier[-1] if earlier else None)
         number = {"epoch": statement.epoch, "version": statement.version}
         event = {"event": "keyset", **number, "digest": statement.digest, "blob": blob}
         return [event, *following]
@@ -167,8 +162,8 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
 
 def follow_events(store: KeyStore, state: StoreState) -> list[Event]:
     """Return what brings the keys up to date with the newest keyset, which may list a later one."""
-    keysets = kept_keysets(store)
-    return _follow(state, keysets[-1], keysets) if keysets else []
+    kept = kept_keysets(store)
+    return _follow(state, kept[-1], kept) if kept else []
 
 
 def _follow(

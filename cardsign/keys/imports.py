@@ -1,20 +1,14 @@
-"""Keys that were made elsewhere, or go there: PEM, PKCS #12 and JWK, in a file or a variable.
+"""Keys that were made elsewhere, or go there: PEM, PKCS #12 and JWK.
 
 Each is read as what it is, by cryptography and joserfc, or refused with what to do about it.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import math
-import os
-import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
@@ -30,8 +24,7 @@ from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
-from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFault, of_the_user
-from cardsign.files import read_secret
+from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.jwk import (
     PRIVATE_LABELS,
@@ -41,8 +34,7 @@ from cardsign.jose.jwk import (
     pss_refusal,
     refuse_pss,
 )
-from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey, read_jwks
-from cardsign.keys.secrets import Access
+from cardsign.jose.keys import PrivateKey, PublicKey, read_jwks
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
@@ -288,125 +280,3 @@ def export_public(key: PublicKey, form: Literal["jwk", "pem"]) -> bytes:
     return key.native.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-
-
-# Keys in a file or a variable of this process: ``file:PATH`` and ``env:NAME``.
-
-# What a message shows of a value that may be the private key itself, given by mistake:
-# ``--key "$(cat key.pem)"``. Of keys only Ed25519 in base64 has fewer than 80 characters, 64; DER,
-# a sequence, begins with MA to MP there.
-NOT_SHOWN: Final = "not shown: it may be a key"
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{1,31}):")
-_SHOWN: Final = re.compile(r"(?!.*(?:-----|:M[A-P][A-Za-z0-9+/=]{38}))[a-z][a-z0-9+.-]+:[^\s{]*")
-
-
-def scheme_of(uri: str) -> str:
-    """Return the scheme with which a value begins, or an empty text."""
-    match = _SCHEME.match(uri)
-    return match[1] if match else ""
-
-
-def is_shown(uri: str) -> bool:
-    """Say whether a message may repeat what a user gave as the URI of a private key."""
-    return len(uri) < 80 and bool(scheme_of(uri) and _SHOWN.fullmatch(uri))
-
-
-def refuse_uri(uri: str, problem: str, hint: str = "") -> NoReturn:
-    """Raise ``signer.uri``, which repeats the URI only where it cannot be a key."""
-    path = uri if is_shown(uri) else f"{scheme_of(uri) or 'a value'}:... ({NOT_SHOWN})"
-    raise SignerFault("signer.uri", problem, path=path, hint=hint)
-
-
-#: What a PEM says that no one reads without its passphrase.
-_ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # POSIX, Base Definitions 8.1
-
-
-def list_local_keys(uri: str, access: Access, kid: str | None) -> tuple[PublicKey, ...]:
-    """Return the public keys of what ``env:NAME`` or ``file:PATH`` names, private or public.
-
-    Raises:
-        CardsignError: As :func:`read_local_key`.
-    """
-    data = _read_local(uri, access)
-    if not _is_public(data):
-        return (read_local_key(uri, access, kid).public,)
-    with of_the_user(uri):
-        if kid is not None:
-            return (import_public_key(data, kid=kid),)
-        jwks = JwkSet.from_bytes(data)
-        if jwks.skipped or not jwks.keys:
-            message = "here is a key of another kind, such as Azure's EC-HSM, or none"
-            raise KeyRefused("key.unsupported", message)
-        return jwks.keys
-
-
-def read_local_key(uri: str, access: Access, kid: str | None) -> PrivateKey:
-    """Read the private key that ``env:NAME`` or ``file:PATH`` names.
-
-    It is PEM, PKCS #12, a JWK, or a JWK Set of which `kid` names one. A variable may hold the
-    base64 of any of these, as some CI systems mask only values of one line.
-
-    Raises:
-        SignerFault: ``signer.uri``; ``signer.no_key``: the variable is not set, or empty.
-        UsageFault: As :func:`import_private_key` refuses.
-        PassphraseFault: As :func:`import_private_key`.
-        FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
-    """
-    data = _read_local(uri, access)
-    name = uri.removeprefix("env:")
-    with of_the_user(uri):
-        try:
-            password = partial(access.secrets, "passphrase", uri)
-            return import_private_key(data, kid=kid, password=password)
-        except PassphraseFault as fault:
-            raise PassphraseFault(fault.code, fault.message, path=uri) from fault
-        except KeyRefused as refusal:
-            if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
-                hint = f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
-                hint += f'of base64: export {name}="$(base64 -w 0 key.pem)".'
-                message = "this PEM has lost its line breaks"
-                raise KeyRefused("key.malformed", message, hint=hint) from refusal
-            raise
-
-
-def _is_public(data: bytes) -> bool:
-    """Say whether a key file is meant as public; what is read as such is refused if it is not."""
-    if data.lstrip().startswith(b"{"):
-        return not re.search(rb'"d"\s*:', data)
-    labels = pem_labels(data)
-    return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
-
-
-def _read_local(uri: str, access: Access) -> bytes:
-    if uri.startswith("env:"):
-        return _read_variable(uri, uri.removeprefix("env:"), access.environment)
-    path = Path(uri.removeprefix("file:"))
-    if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
-        hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
-        refuse_uri(uri, "there is no such file; expected file:PATH, as file:card-key.pem", hint)
-
-    def may_be_shared(data: bytes) -> bool:
-        return _is_public(data) or any(mark in data for mark in _ENCRYPTED)
-
-    return read_secret(path, max_bytes=MAX_KEY_FILE_BYTES, is_encrypted=may_be_shared)
-
-
-def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
-    if not _VARIABLE.fullmatch(name) or (name not in environment and not is_shown(uri)):
-        # Not repeated: someone may have written the key itself where its variable's name goes.
-        message = "expected env: and the name of an environment variable"
-        raise SignerFault("signer.uri", message)
-    value = environment.get(name, "").strip()
-    if not value:
-        problem = "is empty" if name in environment else "is not set"
-        hint = f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
-        hint += "and a pull request from a fork gets none."
-        message = f"the environment variable {name} {problem}"
-        raise SignerFault("signer.no_key", message, path=uri, hint=hint)
-    data = os.fsencode(value)
-    try:
-        decoded = base64.b64decode(data, validate=True)
-    except binascii.Error:
-        return data
-    return decoded if decoded.lstrip().startswith((b"-----BEGIN", b"{", b"\x30")) else data

@@ -516,31 +516,23 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
     for card in event["cards"]:
         _check_values(card)
     begun, max_age = read_stamp(event["at"]), event["max_age"]
+    since = {card.payload_sha256: card.since for card in published_cards(state)}
     cards = tuple(
-        PublishedCard(card["name"], card["payload_sha256"], tuple(card["kids"]), card["url"], begun)
+        PublishedCard(
+            *(card["name"], card["payload_sha256"], tuple(card["kids"]), card["url"]),
+            since=since.get(card["payload_sha256"], begun),
+        )
         for card in event["cards"]
     )
-    kids = tuple(event["kids"])
-    publication = Publication(event["generation"], begun, max_age, kids, cards, max_age)
-    gone = (publication.series, event.get("replaces"))
-    for earlier in state.publications:
-        if earlier.series == publication.series:
-            publication = _after(earlier, publication)
+    publication = Publication(event["generation"], begun, max_age, tuple(event["kids"]), cards)
+    series = publication.series
+    ages = [other.longest_max_age for other in state.publications if other.series == series]
+    publication = replace(publication, longest_max_age=max([max_age, *ages]))
+    gone = (series, event.get("replaces"))
     others = (other for other in state.publications if other.series not in gone)
     after = replace(state, publications=(*others, *([publication] if cards else [])))
     # As another series may have been published later, it is then that the newest had been.
     return _marked(after, max((other.at for other in after.publications), default=begun))
-
-
-def _after(earlier: Publication, publication: Publication) -> Publication:
-    """Return a publication that follows another one of its series, with what caches know of it."""
-    since = {card.payload_sha256: card.since for card in earlier.cards}
-    cards = (
-        replace(card, since=since.get(card.payload_sha256, card.since))
-        for card in publication.cards
-    )
-    longest = max(publication.longest_max_age, earlier.longest_max_age)
-    return replace(publication, cards=tuple(cards), longest_max_age=longest)
 
 
 def _hand_out(state: StoreState, event: Event, at: datetime) -> StoreState:

@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS cardsign_line (seq bigint PRIMARY KEY, line text NOT 
 CREATE TABLE IF NOT EXISTS cardsign_blob (name text PRIMARY KEY, data bytea NOT NULL)
 """
 _PATIENCE: Final = "SET LOCAL lock_timeout = 5000; SET LOCAL statement_timeout = 30000"
-_CONNECT_PATIENCE: Final = 10  # seconds, unless the URL says otherwise
+_CONNECT_PATIENCE: Final = 10  # seconds
 
 #: SQLSTATEs, or their classes; whatever else there is keeps the database from being used.
 _CODES: Final = {
@@ -89,10 +89,8 @@ class PostgresStore(KeyStore):
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """A transaction of its own connection, committed unless something is raised."""
-        how: dict[str, Any] = {"connect_timeout": _CONNECT_PATIENCE}
-        how = {} if "connect_timeout=" in self.place else how
         try:
-            with psycopg.connect(self.place, **how) as connection:
+            with psycopg.connect(self.place, connect_timeout=_CONNECT_PATIENCE) as connection:
                 connection.execute(self.patience)
                 yield connection
         except psycopg.Error as exc:

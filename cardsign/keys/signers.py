@@ -1,12 +1,16 @@
 """Signers by URI: tokens, key services and programs, and keys that this process reads itself.
 
-A key of ``env:`` or ``file:`` is read by :mod:`cardsign.keys.imports`. Every other signer is
-bound to a public key that is known beforehand, with which each of its answers is verified.
+Every signer but ``env:`` and ``file:`` is bound to a public key that is known beforehand, with
+which each of its answers is verified.
+
+A key store is in a repository, where a stranger may propose changes. So its word is enough
+to name a key, but not to choose code that runs here: that takes the user's own leave.
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import importlib
 import json
@@ -16,22 +20,204 @@ import shlex
 import ssl
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, NoReturn, TypeAlias
 from urllib.parse import unquote, unquote_to_bytes
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from cardsign import programs
-from cardsign.errors import SignerFault, install_hint
+from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, install_hint, of_the_user
+from cardsign.files import USER_FILE, read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.base64url import encode
+from cardsign.jose.jwk import PRIVATE_LABELS, pem_labels
 from cardsign.jose.jws import Signer, sign_payload
-from cardsign.jose.keys import PublicKey, check_answer, raw_from_der
-from cardsign.keys.imports import NOT_SHOWN, list_local_keys, read_local_key, refuse_uri, scheme_of
-from cardsign.keys.secrets import PIN_VARIABLE, Access, PassphraseSource, user_secrets
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey, check_answer, raw_from_der
+from cardsign.keys import secrets as passphrases
+from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_private_key, import_public_key
+from cardsign.keys.ledger import ROLES
+from cardsign.keys.secrets import PassphraseSource
+from cardsign.tomltext import read_settings
+
+# What signers may use.
+
+PIN_VARIABLE: Final = "CARDSIGN_PIN"
+TOKEN_VARIABLES: Final = ("BAO_TOKEN", "VAULT_TOKEN")
+
+SecretKind = Literal["passphrase", "new passphrase", "pin", "token"]
+
+#: Gives the passphrase, PIN or access token of what is named, such as ``card keys``; raises
+#: :class:`PassphraseFault` where it has none.
+Secrets: TypeAlias = Callable[[SecretKind, str], bytes]
+
+
+def _check_absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("is not an absolute path")
+    return path
+
+
+_AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_check_absolute)]
+_Role = Annotated[str, Field(pattern=f"^(?:{'|'.join(ROLES)})$")]
+
+
+class SignerPolicy(BaseModel):
+    """What the user has allowed in their own file, ``signers.toml``, or on the command line.
+
+    Attributes:
+        allow: Signers that run the program that their URI names; compared as they are spelt.
+        insecure_loopback_http: A service on this machine may be asked without TLS.
+        folders: Folders outside a project that its committed file may name, with what is below.
+        passphrase_files: The file with the passphrase of each role that has one of its own.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    format: int = Field(ge=1, le=1)
+    allow: Annotated[frozenset[str], Field(strict=False)] = frozenset()
+    insecure_loopback_http: bool = False
+    folders: Annotated[frozenset[_AbsolutePath], Field(strict=False)] = frozenset()
+    passphrase_files: dict[_Role, _AbsolutePath] = {}
+
+
+NOTHING_ALLOWED: Final = SignerPolicy(format=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What signers may use.
+
+    Attributes:
+        secrets: Asked when a passphrase, a PIN or a token is needed.
+        policy: What of the dangerous is allowed.
+        environment: Where services' addresses are looked up, and what programs may inherit of.
+        by_role: Asked instead of `secrets` for the passphrases of keys of a role.
+        opened: The passphrases that have opened a custody, so that each is typed once.
+    """
+
+    secrets: Secrets
+    policy: SignerPolicy = NOTHING_ALLOWED
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    by_role: Mapping[str, Secrets] = field(default_factory=dict, repr=False)
+    opened: dict[tuple[Secrets, str], bytes] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def by_passphrase(cls, passphrase: bytes) -> Access:
+        """Enough for keys in files, and for nothing else."""
+
+        environment = {passphrases.PASSPHRASE_VARIABLE: os.fsdecode(passphrase)}
+        return cls(user_secrets(PassphraseSource(environment=environment)))
+
+    def for_roles(self, roles: Iterable[str]) -> Access:
+        """Return the same for keys of these roles: the first with a source of its own decides."""
+        own = (self.by_role[role] for role in roles if role in self.by_role)
+        return replace(self, secrets=next(own, self.secrets))
+
+    def passphrase(self, custody: str, of: str) -> bytes:
+        """Return the passphrase of a custody, which is asked for by the name of its keys."""
+        return self.opened.get((self.secrets, custody)) or self.secrets("passphrase", of)
+
+    def remember(self, custody: str, passphrase: bytes) -> None:
+        """Remember what has opened a custody."""
+        self.opened[self.secrets, custody] = passphrase
+
+    def variable(self, *names: str) -> str | None:
+        """Return the first of these environment variables that is set and not empty."""
+        return next((value for name in names if (value := self.environment.get(name))), None)
+
+
+# The secrets of a user's signers: each from its own place, asked for once.
+
+
+def user_secrets(source: PassphraseSource) -> Secrets:
+    """Return what asks the environment, then a terminal; for passphrases `source` first.
+
+    One passphrase that nobody types is for all files; any other secret is of what it is asked for.
+    Each is asked for once.
+    """
+    is_typed = source.file is None and source.variable not in source.environment
+
+    @cache
+    def secret(kind: SecretKind, of: str) -> bytes:
+        if kind.endswith("passphrase"):
+            question, is_new = f"{kind.capitalize()} of the {of}: ", kind == "new passphrase"
+            return passphrases.read_passphrase(source, question=question, is_new=is_new)
+        name, variables = ("PIN", (PIN_VARIABLE,)) if kind == "pin" else (kind, TOKEN_VARIABLES)
+        if value := next(filter(None, map(source.environment.get, variables)), None):
+            return os.fsencode(value)
+        hint = f"Set {' or '.join(variables)}."
+        return passphrases.ask(source.prompt, f"{name} of {of}: ", name=name, hint=hint)
+
+    def get(kind: SecretKind, of: str) -> bytes:
+        if is_typed or not kind.endswith("passphrase"):
+            return secret(kind, of)
+        passphrase = secret("passphrase", "")
+        if kind == "new passphrase":
+            passphrases.check_strength(passphrase)
+        return passphrase
+
+    return get
+
+
+# ``signers.toml``: what this user allows signers on this machine, in any project.
+
+
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """Return the path of the user's own signers.toml; None if there is no place for one."""
+    configured = Path(environment.get("XDG_CONFIG_HOME", ""))
+    home = Path(environment.get("HOME", ""))
+    if not configured.is_absolute():
+        configured = home / ".config"
+    return configured / "cardsign" / USER_FILE if configured.is_absolute() else None
+
+
+def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
+    """Read what the user's own file allows: nothing where there is none.
+
+    Raises:
+        UsageFault: ``config.malformed``.
+        FileFault: ``file.permissions``: others have access to it;
+            ``file.unreadable``.
+    """
+    file = user_file(environment)
+    if file is None or not os.path.exists(file):
+        return NOTHING_ALLOWED
+    return read_settings(read_secret(file, max_bytes=MAX_KEY_FILE_BYTES), file, SignerPolicy)
+
+
+# What a URI is made of.
+
+# What a message shows of a value that may be the private key itself, given by mistake:
+# ``--key "$(cat key.pem)"``. Of keys only Ed25519 in base64 has fewer than 80 characters, 64; DER,
+# a sequence, begins with MA to MP there.
+NOT_SHOWN: Final = "not shown: it may be a key"
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{1,31}):")
+_SHOWN: Final = re.compile(r"(?!.*(?:-----|:M[A-P][A-Za-z0-9+/=]{38}))[a-z][a-z0-9+.-]+:[^\s{]*")
+
+
+def scheme_of(uri: str) -> str:
+    """Return the scheme with which a value begins, or an empty text."""
+    match = _SCHEME.match(uri)
+    return match[1] if match else ""
+
+
+def is_shown(uri: str) -> bool:
+    """Say whether a message may repeat what a user gave as the URI of a private key."""
+    return len(uri) < 80 and bool(scheme_of(uri) and _SHOWN.fullmatch(uri))
+
+
+def refuse_uri(uri: str, problem: str, hint: str = "") -> NoReturn:
+    """Raise ``signer.uri``, which repeats the URI only where it cannot be a key."""
+    path = uri if is_shown(uri) else f"{scheme_of(uri) or 'a value'}:... ({NOT_SHOWN})"
+    raise SignerFault("signer.uri", problem, path=path, hint=hint)
+
 
 MAX_URI_CHARS: Final = 2048
 #: A part of a URI in printable ASCII, without a space, '#', '?' or a lone '%'.
@@ -629,6 +815,103 @@ class ProgramKey(RemoteKey):
             code = "signer.failed" if exc.was_started else "signer.unreachable"
             words = f"; it said: {exc.complaint}" if exc.complaint else ""
             raise SignerFault(code, f"the program {exc.what}{words}", path=self.path) from exc
+
+
+# Keys that this process reads itself: ``file:PATH`` and ``env:NAME``.
+
+#: What a PEM says that no one reads without its passphrase.
+_ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # POSIX, Base Definitions 8.1
+
+
+def list_local_keys(uri: str, access: Access, kid: str | None) -> tuple[PublicKey, ...]:
+    """Return the public keys of what ``env:NAME`` or ``file:PATH`` names, private or public.
+
+    Raises:
+        CardsignError: As :func:`read_local_key`.
+    """
+    data = _read_local(uri, access)
+    if not _is_public(data):
+        return (read_local_key(uri, access, kid).public,)
+    with of_the_user(uri):
+        if kid is not None:
+            return (import_public_key(data, kid=kid),)
+        jwks = JwkSet.from_bytes(data)
+        if jwks.skipped or not jwks.keys:
+            message = "here is a key of another kind, such as Azure's EC-HSM, or none"
+            raise KeyRefused("key.unsupported", message)
+        return jwks.keys
+
+
+def read_local_key(uri: str, access: Access, kid: str | None) -> PrivateKey:
+    """Read the private key that ``env:NAME`` or ``file:PATH`` names.
+
+    It is PEM, PKCS #12, a JWK, or a JWK Set of which `kid` names one. A variable may hold the
+    base64 of any of these, as some CI systems mask only values of one line.
+
+    Raises:
+        SignerFault: ``signer.uri``; ``signer.no_key``: the variable is not set, or empty.
+        UsageFault: As :func:`import_private_key` refuses.
+        PassphraseFault: As :func:`import_private_key`.
+        FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
+    """
+    data = _read_local(uri, access)
+    name = uri.removeprefix("env:")
+    with of_the_user(uri):
+        try:
+            password = partial(access.secrets, "passphrase", uri)
+            return import_private_key(data, kid=kid, password=password)
+        except PassphraseFault as fault:
+            raise PassphraseFault(fault.code, fault.message, path=uri) from fault
+        except KeyRefused as refusal:
+            if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
+                hint = f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
+                hint += f'of base64: export {name}="$(base64 -w 0 key.pem)".'
+                message = "this PEM has lost its line breaks"
+                raise KeyRefused("key.malformed", message, hint=hint) from refusal
+            raise
+
+
+def _is_public(data: bytes) -> bool:
+    """Say whether a key file is meant as public; what is read as such is refused if it is not."""
+    if data.lstrip().startswith(b"{"):
+        return not re.search(rb'"d"\s*:', data)
+    labels = pem_labels(data)
+    return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
+
+
+def _read_local(uri: str, access: Access) -> bytes:
+    if uri.startswith("env:"):
+        return _read_variable(uri, uri.removeprefix("env:"), access.environment)
+    path = Path(uri.removeprefix("file:"))
+    if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
+        hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
+        refuse_uri(uri, "there is no such file; expected file:PATH, as file:card-key.pem", hint)
+
+    def may_be_shared(data: bytes) -> bool:
+        return _is_public(data) or any(mark in data for mark in _ENCRYPTED)
+
+    return read_secret(path, max_bytes=MAX_KEY_FILE_BYTES, is_encrypted=may_be_shared)
+
+
+def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
+    if not _VARIABLE.fullmatch(name) or (name not in environment and not is_shown(uri)):
+        # Not repeated: someone may have written the key itself where its variable's name goes.
+        message = "expected env: and the name of an environment variable"
+        raise SignerFault("signer.uri", message)
+    value = environment.get(name, "").strip()
+    if not value:
+        problem = "is empty" if name in environment else "is not set"
+        hint = f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
+        hint += "and a pull request from a fork gets none."
+        message = f"the environment variable {name} {problem}"
+        raise SignerFault("signer.no_key", message, path=uri, hint=hint)
+    data = os.fsencode(value)
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except binascii.Error:
+        return data
+    return decoded if decoded.lstrip().startswith((b"-----BEGIN", b"{", b"\x30")) else data
 
 
 # What a URI names.

@@ -38,8 +38,8 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, ledger
 from cardsign.keys.ledger import ENDED, Event, KeyRecord, Role, StoreState, private_blob
 from cardsign.keys.sealed import open_sealed, seal
-from cardsign.keys.secrets import Access, check_strength
-from cardsign.keys.signers import open_signer, require
+from cardsign.keys.secrets import check_strength
+from cardsign.keys.signers import Access, open_signer, require
 
 PRIVATE_FOLDER: Final = "private"
 BLOB: Final = re.compile(r"private/[0-9a-f]{64}\.key|statements/[0-9a-f]{64}\.json")

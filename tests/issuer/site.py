@@ -14,7 +14,7 @@ from cardsign.issuer.epochs import IssuerPlan, init_issuer
 from cardsign.issuer.reconcile import reconcile, revoke_keys
 from cardsign.issuer.work import Progress, Work
 from cardsign.keys.ledger import RevocationReason
-from cardsign.keys.secrets import Access, SecretKind
+from cardsign.keys.signers import Access, SecretKind
 from cardsign.keys.store import FolderStore, open_store
 from cardsign.publish.generation import Generation, load_current
 from cardsign.statements.keyset import read_keyset

@@ -17,8 +17,7 @@ import pytest
 from cardsign.errors import CardsignError
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.secrets import Access
-from cardsign.keys.signers import check_possession, list_public_keys, open_signer
+from cardsign.keys.signers import Access, check_possession, list_public_keys, open_signer
 
 LARGE = b'{"name":"' + b"x" * 20_000 + b'"}'
 #: For services whose libraries find their own credentials.

@@ -20,7 +20,7 @@ from cardsign.keys.ledger import (
     StoreState,
     fold_all,
 )
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, digest_of
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 EMPTY = StoreState()
@@ -53,7 +53,7 @@ def published(
     """A publication of one card, signed by all the keys that are published beside it."""
     kids = tuple(kids)
     signers = kids if signed_by is None else tuple(signed_by)
-    card = PublishedCard("agent-card.json", "0" * 64, signers, series)
+    card = PublishedCard("agent-card.json", digest_of(series.encode()), signers, series)
     return Publication(generation, at, max_age, kids, (card,))
 
 

@@ -31,8 +31,7 @@ from cardsign.keys.imports import (
     import_private_key,
     import_public_key,
 )
-from cardsign.keys.secrets import Access
-from cardsign.keys.signers import list_public_keys, open_signer
+from cardsign.keys.signers import Access, list_public_keys, open_signer
 from tests.keys.elsewhere import SHUT, refusal, sign
 from tests.support import native, private_jwk
 

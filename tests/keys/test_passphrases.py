@@ -13,16 +13,12 @@ import pytest
 from cardsign.errors import CardsignError, PassphraseFault
 from cardsign.keys.secrets import (
     MAX_FILE_BYTES,
-    Access,
     PassphraseSource,
-    SignerPolicy,
     check_strength,
     read_passphrase,
     terminal_prompt,
-    user_file,
-    user_policy,
-    user_secrets,
 )
+from cardsign.keys.signers import Access, SignerPolicy, user_file, user_policy, user_secrets
 from tests.keys.elsewhere import refusal
 
 ENVIRONMENT = {"CARDSIGN_PASSPHRASE": "from the environment"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.secrets import Access
+from cardsign.keys.signers import Access
 from tests.keys.elsewhere import enrol, enrols_and_signs, refusal, sign
 from tests.keys.softhsm import PIN, SoftHsm
 from tests.net.authorities import Authority
@@ -106,7 +106,7 @@ def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path, es256: Private
 BESIDE_TLS = """
 import ssl, sys
 from cardsign.keys.signers import list_public_keys
-from cardsign.keys.secrets import Access
+from cardsign.keys.signers import Access
 
 module, pin, certificate = sys.argv[1:]
 here, there = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -17,8 +17,7 @@ from cardsign import programs
 from cardsign.errors import SignerFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.secrets import Access, SignerPolicy
-from cardsign.keys.signers import ProgramKey, check_possession, open_signer
+from cardsign.keys.signers import Access, ProgramKey, SignerPolicy, check_possession, open_signer
 from tests.keys.elsewhere import SHUT, enrol, refusal, sign
 
 NO_WAIT = os.O_RDONLY | os.O_NONBLOCK

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.secrets import Access, SignerPolicy
+from cardsign.keys.signers import Access, SignerPolicy
 from tests.keys.elsewhere import (
     Answer,
     enrol,

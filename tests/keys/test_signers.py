@@ -11,8 +11,8 @@ import pytest
 
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.secrets import Access
 from cardsign.keys.signers import (
+    Access,
     RemoteKey,
     check_possession,
     find_remote_key,

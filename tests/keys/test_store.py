@@ -14,8 +14,7 @@ import pytest
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
-from cardsign.keys.secrets import Access
-from cardsign.keys.signers import check_possession
+from cardsign.keys.signers import Access, check_possession
 from cardsign.keys.store import FolderStore, StoreUser, create_store, open_store
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.elsewhere import refusal

@@ -28,7 +28,7 @@ from cardsign.issuer.work import Progress
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import Event, Role, StoreState
-from cardsign.keys.secrets import Access
+from cardsign.keys.signers import Access
 from cardsign.publish.generation import RELEASE_FILE, Generation
 from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.keyset import read_keyset
