@@ -344,7 +344,7 @@ def private_jwk(private: PrivateKey, **members: Any) -> bytes:
     numbers = native(private).private_numbers()
     d = numbers.private_value if private.public.alg == "ES256" else numbers.d
     size = 32 if private.public.alg == "ES256" else (d.bit_length() + 7) // 8
-    jwk = {**private.public.numbers, "d": base64url.encode(d.to_bytes(size)), **members}
+    jwk = {**private.public.jwk(), "d": base64url.encode(d.to_bytes(size)), **members}
     return json.dumps(jwk).encode()
 
 

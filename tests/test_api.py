@@ -232,7 +232,7 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a path of keys": (lambda: V(SIGNED, jwks="jwks.json"), "Path('jwks.json').read_bytes()"),
     "a URL of keys": (
         lambda: V(SIGNED, jwks="https://a.example/jwks.json"),
-        "Policy.from_jwks_url('https://a.example/jwks.json', origin=...)",
+        "not a path or URL",
     ),
     "a policy of an anchor": (
         lambda: DOOR.Policy(JwksAnchor("https://a.example/")),
@@ -290,7 +290,6 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         ),
         "Verifier('trust.toml')",
     ),
-    "bytes for keys": (lambda: DOOR.JwkSet(KEYS), "JwkSet.from_bytes(data)"),
 }
 
 

@@ -1,8 +1,8 @@
 """The algorithms of signatures, in one table (RFC 7518 3.1, RFC 8037 3.1, RFC 9864 2.2).
 
 A card may be signed with any of them, unless a policy narrows the list. cardsign signs cards with
-ES256, RS256 and EdDSA, and statements with ES256 and RS256. HMAC and ``none`` are not here, so no
-policy can name them.
+ES256, RS256 and EdDSA, and statements with ES256 and RS256. HMAC and ``none`` are not here, so
+whatever a caller names, they are never accepted.
 """
 
 from __future__ import annotations
@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, Literal, TypeAlias, get_args
 
-from cardsign.errors import UsageFault
-
-#: What statements are signed with, hence the keys of the roles root, release and recovery.
-StatementAlg: TypeAlias = Literal["ES256", "RS256"]
 #: What cardsign makes keys for and signs cards with.
 SigningAlg: TypeAlias = Literal["ES256", "RS256", "EdDSA"]
 #: What a card's signature can be verified by.
@@ -22,44 +18,33 @@ VerifyAlg: TypeAlias = Literal[
 ]
 
 
-#: The type and the curve of the keys of each, in the order in which refusals list them. The length
-#: of a signature follows from the key: r and s at the full length of the curve's coordinates, 64
-#: bytes for Ed25519, the length of the modulus for RSA.
-ALGORITHMS: Final[dict[VerifyAlg, tuple[str, str]]] = {
-    "ES256": ("EC", "P-256"),
-    "ES384": ("EC", "P-384"),
-    "ES512": ("EC", "P-521"),
-    "EdDSA": ("OKP", "Ed25519"),
-    "RS256": ("RSA", ""),
-    "RS384": ("RSA", ""),
-    "RS512": ("RSA", ""),
-    "PS256": ("RSA", ""),
-    "PS384": ("RSA", ""),
-    "PS512": ("RSA", ""),
+#: The type and the curve of the keys of each, and the bytes of a signature, in the order in which
+#: refusals list them: r and s at the full length of the curve's coordinates, R and S of Ed25519.
+#: That of RSA is as long as the modulus.
+ALGORITHMS: Final[dict[VerifyAlg, tuple[str, str, int]]] = {
+    "ES256": ("EC", "P-256", 64),
+    "ES384": ("EC", "P-384", 96),
+    "ES512": ("EC", "P-521", 132),
+    "EdDSA": ("OKP", "Ed25519", 64),
+    "RS256": ("RSA", "", 0),
+    "RS384": ("RSA", "", 0),
+    "RS512": ("RSA", "", 0),
+    "PS256": ("RSA", "", 0),
+    "PS384": ("RSA", "", 0),
+    "PS512": ("RSA", "", 0),
 }
 #: The other name of EdDSA with a key on Ed25519, in headers and JWKs (RFC 9864 2.2).
 ED25519: Final = "Ed25519"
-STATEMENT_ALGORITHMS: Final[tuple[StatementAlg, ...]] = get_args(StatementAlg)
+#: What statements are signed with, hence the keys of the roles root, release and recovery.
+STATEMENT_ALGORITHMS: Final[tuple[VerifyAlg, ...]] = ("ES256", "RS256")
 SIGNING_ALGORITHMS: Final[tuple[SigningAlg, ...]] = get_args(SigningAlg)
 
 
-def choose(names: Collection[str]) -> tuple[VerifyAlg, ...]:
-    """Return the algorithms of these names, in the order of the table.
+def named(alg: object, among: Collection[str]) -> VerifyAlg | None:
+    """Return the algorithm that the `alg` of a header or JWK means, or None.
 
-    Raises:
-        UsageFault: ``usage.conflict``: no name at all, or one that nobody may accept.
+    It is one of the table, whatever else is in `among`.
     """
-    if not names or not ALGORITHMS.keys() >= set(names):
-        refused = [f"{name!a:.20}" for name in names if name not in ALGORITHMS]
-        raise UsageFault(
-            "usage.conflict",
-            f"{', '.join(refused) or 'no algorithm'} cannot be accepted; what can is "
-            + ", ".join(ALGORITHMS),
-        )
-    return tuple([algorithm for algorithm in ALGORITHMS if algorithm in names])
-
-
-def named(alg: object, among: Collection[VerifyAlg]) -> VerifyAlg | None:
-    """Return the one that the `alg` of a header or JWK means, or None if it is none of these."""
     name = "EdDSA" if alg == ED25519 else alg
-    return next((algorithm for algorithm in among if algorithm == name), None)
+    accepted = (algorithm for algorithm in ALGORITHMS if algorithm in among)
+    return next((algorithm for algorithm in accepted if algorithm == name), None)

@@ -54,27 +54,25 @@ def refuse_weak(modulus: int, exponent: int) -> None:
     """
     bits = modulus.bit_length()
     if not MIN_MODULUS_BITS <= bits <= MAX_MODULUS_BITS:
-        expected = f"{MIN_MODULUS_BITS} to {MAX_MODULUS_BITS}"
-        raise _weak(f"the modulus has {bits} bits, expected {expected}")
+        raise _weak(f"the modulus has {bits} bits, not {MIN_MODULUS_BITS} to {MAX_MODULUS_BITS}")
     if exponent != EXPONENT:
         raise _weak(f"the exponent is not {EXPONENT}, the one accepted", "/e")
-    if math.gcd(modulus, math.prod(_small_primes())) != 1:
-        smallest = next(prime for prime in _small_primes() if modulus % prime == 0)
-        raise _weak(f"the modulus is divisible by {smallest}")
+    if (divisor := math.gcd(modulus, math.prod(_small_primes()))) != 1:
+        raise _weak(f"the modulus is divisible by {divisor}")
     if all(modulus % prime in powers for prime, powers in _powers_of_the_flaw()):
         raise _weak("the modulus shows the flaw CVE-2017-15361 (ROCA) of its generator")
 
 
-def refuse_shared_primes(moduli: Iterable[int]) -> None:
-    """Refuse moduli of which two have a prime in common: their gcd gives both away.
+def refuse_shared_primes(keys: Iterable[object]) -> None:
+    """Refuse RSA keys of `cryptography` of which two share a prime: their gcd gives both away.
 
-    The same modulus twice is no finding.
+    The same modulus twice is no finding. Keys of other types are passed over.
 
     Raises:
         KeyRefused: ``jwks.shared_prime``.
     """
     product = 1
-    for modulus in set(moduli):
+    for modulus in {key.public_numbers().n for key in keys if isinstance(key, rsa.RSAPublicKey)}:
         if math.gcd(modulus, product % modulus) != 1:
             message = "two RSA keys share a prime, so anybody can factor both"
             raise KeyRefused("jwks.shared_prime", message, path="/keys")
@@ -104,9 +102,6 @@ def _powers_of_the_flaw() -> tuple[tuple[int, frozenset[int]], ...]:
 # Which Ed25519 keys we accept: points of the curve in their one spelling, none of small order.
 
 
-#: Bytes of a public key: y in little endian, and in the highest bit the lowest of x.
-KEY_BYTES: Final = 32
-
 _FIELD: Final = 2**255 - 19
 _D: Final = -121665 * pow(121666, -1, _FIELD) % _FIELD
 # y of a point of order 8; the other such points have -y. Orders 1, 2 and 4: y = 1, -1 and 0.
@@ -121,8 +116,9 @@ def check_point(encoded: bytes) -> None:
         KeyRefused: ``key.malformed``: another length, a y that is not reduced, no point of the
             curve, or a point of order 1, 2, 4 or 8.
     """
-    if len(encoded) != KEY_BYTES:
-        _malformed("x", f"has {len(encoded)} bytes, expected {KEY_BYTES}")
+    if len(encoded) != 32:
+        _malformed("x", f"has {len(encoded)} bytes, expected 32")
+    # Little endian, and in the highest bit the lowest of the point's x.
     y = int.from_bytes(encoded, "little") & ~(1 << 255)
     if y >= _FIELD:
         _malformed("x", "is no reduced coordinate, expected the one spelling of a point")
@@ -137,15 +133,13 @@ NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25
 JoseKey: TypeAlias = ECKey | OKPKey | RSAKey
 NativePrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
 
-#: By `kty`: who reads such a key, and its public numbers in the order in which they are read.
-_READERS: Final[dict[str, tuple[type[ECKey | OKPKey | RSAKey], tuple[str, ...]]]] = {
-    "EC": (ECKey, ("x", "y")),
-    "OKP": (OKPKey, ("x",)),
-    "RSA": (RSAKey, ("n", "e")),
+#: By `kty`: who reads such a key, what it is for `cryptography`, and what makes a public one.
+_KINDS: Final[dict[str, tuple[type[ECKey | OKPKey | RSAKey], type, tuple[str, ...]]]] = {
+    "EC": (ECKey, ec.EllipticCurvePublicKey, ("x", "y", "crv")),
+    "OKP": (OKPKey, Ed25519PublicKey, ("x", "crv")),
+    "RSA": (RSAKey, rsa.RSAPublicKey, ("n", "e")),
 }
 _PRIMES: Final = ("p", "q", "dp", "dq", "qi")
-#: What makes a public key, and its thumbprint.
-PUBLIC_MEMBERS: Final = ("kty", "crv", "x", "y", "n", "e")
 # Of every registered key type; `priv` is that of AKP.
 _PRIVATE_MEMBERS: Final = ("d", *_PRIMES, "oth", "k", "priv")
 _MAX_MODULUS_CHARS: Final = base64url.encoded_length(MAX_MODULUS_BITS // 8)
@@ -166,7 +160,7 @@ def refuse_private_members(untrusted_jwk: Mapping[str, Json]) -> None:
 
 
 def check_purpose(
-    untrusted_jwk: Mapping[str, Json], algorithms: Collection[VerifyAlg], *, operation: str
+    untrusted_jwk: Mapping[str, Json], algorithms: Collection[str], *, operation: str
 ) -> VerifyAlg:
     """Return the one of `algorithms` that a JWK serves; it must be meant for our signatures.
 
@@ -175,20 +169,15 @@ def check_purpose(
     Raises:
         KeyRefused: ``key.unsupported``, ``key.alg_mismatch``, ``key.use``, ``key.malformed``.
     """
-    kty, alg = text_member(untrusted_jwk, "kty"), "RS256"
-    fitting = [name for name in algorithms if ALGORITHMS[name][0] == kty]
+    kty = text_member(untrusted_jwk, "kty")
+    crv = text_member(untrusted_jwk, "crv") if kty in ("EC", "OKP") else ""
+    fitting = [alg for alg in ALGORITHMS if alg in algorithms and ALGORITHMS[alg][:2] == (kty, crv)]
     if not fitting:
-        types = " or ".join(dict.fromkeys(ALGORITHMS[name][0] for name in algorithms))
-        raise KeyRefused("key.unsupported", f"expected a key of type {types}", path="/kty")
-    if kty != "RSA":
-        curves = {ALGORITHMS[name][1]: name for name in fitting}
-        if (crv := text_member(untrusted_jwk, "crv")) not in curves:
-            expected = f"expected the curve {' or '.join(curves)}"
-            raise KeyRefused("key.unsupported", expected, path="/crv")
-        fitting = [alg := curves[crv]]
-    if "alg" in untrusted_jwk:
-        alg = text_member(untrusted_jwk, "alg")
-    if (algorithm := named(alg, fitting)) is None:
+        message = f"expected a key for {' or '.join(algorithms)}"
+        raise KeyRefused("key.unsupported", message, path="/crv" if crv else "/kty")
+    default = "RS256" if kty == "RSA" else fitting[0]
+    name = text_member(untrusted_jwk, "alg") if "alg" in untrusted_jwk else default
+    if (algorithm := named(name, fitting)) is None:
         message = f"this {kty} key is not for {' or '.join(fitting)}"
         raise KeyRefused("key.alg_mismatch", message, path="/alg")
     if "use" in untrusted_jwk and text_member(untrusted_jwk, "use") != "sig":
@@ -201,92 +190,86 @@ def check_purpose(
     return algorithm
 
 
-def jose_key(native: NativePublicKey, alg: str) -> JoseKey:
-    """Return a key of `cryptography` as joserfc holds it; an RSA key serves `alg` alone."""
-    match native:
-        case ec.EllipticCurvePublicKey():
-            return ECKey.import_key(native)
-        case rsa.RSAPublicKey():
-            return RSAKey.import_key(native, {"alg": alg})
-    return OKPKey.import_key(native)
+def jwk_of(native: object) -> dict[str, str]:
+    """Return a public key of `cryptography` as a JWK, which is still to be checked as any other.
+
+    Raises:
+        KeyRefused: ``key.unsupported``.
+    """
+    for kty, (reader, kind, _) in _KINDS.items():
+        if isinstance(native, kind):
+            with contextlib.suppress(KeyError):  # a curve that has no name in JOSE
+                numbers = reader.binding.convert_raw_key_to_dict(native, private=False)
+                return {"kty": kty, **cast(dict[str, str], numbers)}
+    raise KeyRefused("key.unsupported", "expected a public key of type EC, RSA or Ed25519")
 
 
-def native_public_key(untrusted_jwk: Mapping[str, Json]) -> NativePublicKey:
-    """Return the key that the public numbers of an EC, OKP or RSA JWK make.
+def read_key(untrusted_jwk: Mapping[str, Json], alg: str) -> JoseKey:
+    """Return the key that the public numbers of a JWK make; an RSA key serves `alg` alone.
 
     Raises:
         KeyRefused: ``key.malformed`` or ``key.weak_rsa``.
     """
-    return cast(NativePublicKey, _read_key(untrusted_jwk, ()))
+    kty = text_member(untrusted_jwk, "kty")
+    reader, _, names = _KINDS[kty]
+    members = {name: text_member(untrusted_jwk, name) for name in ("kty", *names)}
+    if kty == "OKP":
+        check_point(_decode_number(members, "x"))
+    if kty == "RSA":
+        # Before it becomes a number: arithmetic with a 131,072-bit modulus is the attack.
+        if len(members["n"]) > _MAX_MODULUS_CHARS:
+            raise _weak(f"the modulus has more than {MAX_MODULUS_BITS} bits")
+        refuse_weak(*(int.from_bytes(_decode_number(members, name)) for name in names))
+        members["alg"] = alg
+    try:
+        key = reader.import_key({**members})
+    except (JoseError, ValueError) as exc:
+        message = "the numbers are no key of this type and curve"
+        raise KeyRefused("key.malformed", message, path=f"/{names[0]}") from exc
+    written = jwk_of(key.public_key)
+    for name in names:
+        if written[name] != members[name]:
+            _malformed(name, "is not in its one spelling, of the curve's length or the shortest")
+    return key
 
 
-def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
-    """Return the key that the numbers of a private EC, OKP or RSA JWK make.
+def read_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
+    """Return the key that the numbers of a private JWK make.
 
     An RSA key may lack its primes; if it has them, it must have all that goes with them
     (RFC 7518 6.3.2).
 
     Raises:
-        KeyRefused: ``key.malformed``, also where the private key does not belong to the
-            public one; ``key.weak_rsa``; ``key.unsupported`` (more than two primes).
+        KeyRefused: As :func:`read_key`; ``key.malformed`` also where the private key does not
+            belong to the public one.
     """
-    if "oth" in jwk:
-        raise KeyRefused("key.unsupported", "expected an RSA key of two primes", path="/oth")
-    return cast(NativePrivateKey, _read_key(jwk, ("d", *(_PRIMES if "p" in jwk else ()))))
-
-
-def _read_key(jwk: Mapping[str, Json], private: tuple[str, ...]) -> object:
-    reader, public = _READERS[text_member(jwk, "kty")]
-    # Before it becomes a number: arithmetic with a 131,072-bit modulus is the attack.
-    if reader is RSAKey and len(text_member(jwk, "n")) > _MAX_MODULUS_CHARS:
-        raise _weak(f"the modulus has more than {MAX_MODULUS_BITS} bits")
-    numbers = {name: _decode_number(jwk, name) for name in (*public, *private)}
-    _check_strength(reader, numbers)
-    members = {name: text_member(jwk, name) for name in ("kty", "crv", *numbers) if name in jwk}
-    try:
-        key = reader.import_key(members)  # type: ignore[arg-type]
-        native = key.private_key if private else key.public_key
-        written = reader.import_key(native).as_dict(private=bool(private))  # type: ignore[arg-type]
-    except (JoseError, ValueError) as exc:
-        if not private:
-            fault = f"the members {' and '.join(public)} are no key of this type and curve"
-            raise KeyRefused("key.malformed", fault, path=f"/{public[0]}") from exc
-        fault = "the private key does not belong to the public one"
-        raise KeyRefused("key.malformed", fault, path="/d") from exc
-    for name in numbers:
-        if written.get(name) != members[name]:
-            _malformed(name, "is not in its one spelling, of the curve's length or the shortest")
-    return native
-
-
-def _check_strength(reader: object, numbers: Mapping[str, bytes]) -> None:
-    if reader is OKPKey:
-        check_point(numbers["x"])
-    if reader is RSAKey:
-        modulus = int.from_bytes(numbers["n"])
-        refuse_weak(modulus, int.from_bytes(numbers["e"]))
-        # A longer one would only take longer to find wrong.
-        if int.from_bytes(numbers.get("d", b"")) >= modulus:
-            _malformed("d", "is not less than the modulus")
+    public = read_key(jwk, "RS256").public_key
+    reader, _, names = _KINDS[text_member(jwk, "kty")]
+    private = ("d", *(_PRIMES if "p" in jwk else ()))
+    members = {name: text_member(jwk, name) for name in ("kty", *names, *private)}
+    # A longer one would only take longer to find wrong.
+    if len(members["d"]) > len(members[names[0]]):
+        _malformed("d", "is longer than the public key")
+    with contextlib.suppress(JoseError, ValueError):
+        key = reader.import_key({**members})
+        if jwk_of(key.public_key) == jwk_of(public):
+            return cast(NativePrivateKey, key.private_key)
+    _malformed("d", "does not belong to the public key")
 
 
 def text_member(untrusted_jwk: Mapping[str, Json], name: str) -> str:
     """Return a member that must be there and be a string."""
     value = untrusted_jwk.get(name)
-    if name == "kty" and value is None:
-        hint = "Name a file that holds a key: PEM, PKCS #12 or JWK."
-        raise KeyRefused("key.malformed", "this is no JWK: it has no `kty`", path="/kty", hint=hint)
     if not isinstance(value, str):
         _malformed(name, "is missing or no string")
     return value
 
 
-def _decode_number(untrusted_jwk: Mapping[str, Json], name: str) -> bytes:
+def _decode_number(jwk: Mapping[str, str], name: str) -> bytes:
     try:
-        data = base64url.decode(text_member(untrusted_jwk, name))
-    except base64url.Base64urlError as exc:
-        _malformed(name, f"is not canonical unpadded base64url: {exc}")
-    return data or _malformed(name, "is empty")
+        return base64url.decode(jwk[name]) or _malformed(name, "is empty")
+    except ValueError:
+        _malformed(name, "is not canonical unpadded base64url")
 
 
 def _malformed(name: str, fault: str) -> NoReturn:
@@ -302,72 +285,48 @@ PRIVATE_LABELS: Final = frozenset(
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)")
 #: id-RSASSA-PSS (RFC 4055 1.2), in DER: such a key is for PSS alone, and we sign PKCS #1 v1.5.
 _PSS: Final = bytes.fromhex("06092a864886f70d01010a")
-_ALGORITHM_BYTES: Final = 64  # where a key's algorithm stands, whatever its size
-
-
-def pem_labels(data: bytes) -> list[str]:
-    """Return what the blocks of a PEM file say that they are."""
-    return [label.decode("ascii") for label, _ in _BLOCK.findall(data)]
 
 
 def pem_blocks(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the label and the DER of each block of a PEM file that is base64."""
+    """Yield the label and the DER of each block of a PEM file; none of one that is no base64."""
     for label, body in _BLOCK.findall(data):
+        der = b""
         with contextlib.suppress(binascii.Error):
-            yield label.decode("ascii"), base64.b64decode(b"".join(body.split()))
+            der = base64.b64decode(body)
+        yield label.decode("ascii"), der
 
 
-def pss_refusal() -> KeyRefused:
-    """Return the refusal of a key that is for RSASSA-PSS alone."""
-    message = "this key is for RSASSA-PSS alone (PS256), expected an RSA key for RS256"
-    hint = "Make one: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:3072."
-    return KeyRefused("key.unsupported", message, hint=hint)
+def refuse_pss(der: bytes) -> None:
+    """Refuse a PrivateKeyInfo or SubjectPublicKeyInfo of a key for RSASSA-PSS alone.
 
+    cryptography reads such a key as any other RSA key.
 
-def refuse_pss(data: bytes) -> None:
-    """Refuse (``key.unsupported``) a PEM with an RSA key that is for RSASSA-PSS alone.
-
-    cryptography reads such a key as any other RSA key. One that is encrypted is not looked into.
+    Raises:
+        KeyRefused: ``key.unsupported``.
     """
-    for label, der in pem_blocks(data):
-        if label != "CERTIFICATE" and is_for_pss(der):
-            raise pss_refusal()
-
-
-def is_for_pss(der: bytes) -> bool:
-    """Say whether a PrivateKeyInfo or SubjectPublicKeyInfo is of a key for RSASSA-PSS alone."""
-    return _PSS in der[:_ALGORITHM_BYTES]
+    if _PSS in der[:64]:  # where a key's algorithm stands, whatever its size
+        message = "this key is for RSASSA-PSS alone (PS256), expected an RSA key for RS256"
+        hint = "Make one: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:3072."
+        raise KeyRefused("key.unsupported", message, hint=hint)
 
 
 def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:
     """Return the public key of a PEM as a JWK, which is still to be checked as any other.
 
     Raises:
-        KeyRefused: ``key.private_material``, ``key.malformed``, ``key.unsupported``,
-            ``key.weak_rsa``.
+        KeyRefused: ``key.private_material``, ``key.malformed``, ``key.unsupported``.
     """
-    labels = pem_labels(untrusted_pem)
-    if any(label in PRIVATE_LABELS for label in labels):
-        raise KeyRefused(
-            "key.private_material",
-            "this is a private key, expected the public key",
-            hint="Write its public key: openssl pkey -in FILE -pubout -out public.pem.",
-        )
-    if len(labels) > 1:  # the first alone would be read
-        raise KeyRefused("key.malformed", f"this PEM has {len(labels)} parts, expected one key")
-    refuse_pss(untrusted_pem)
+    blocks = list(pem_blocks(untrusted_pem))
+    if any(label in PRIVATE_LABELS for label, _ in blocks):
+        hint = "Write its public key: openssl pkey -in FILE -pubout -out public.pem."
+        message = "this is a private key, expected the public key"
+        raise KeyRefused("key.private_material", message, hint=hint)
+    if len(blocks) > 1:  # the first alone would be read
+        raise KeyRefused("key.malformed", f"this PEM has {len(blocks)} parts, expected one key")
+    for _, der in blocks:
+        refuse_pss(der)
     try:
-        native = load_pem_public_key(untrusted_pem)
+        return jwk_of(load_pem_public_key(untrusted_pem))
     except (ValueError, UnsupportedAlgorithm) as exc:
-        raise KeyRefused(
-            "key.malformed",
-            "this is no public key in PEM",
-            hint="Of a certificate: openssl x509 -in FILE -pubkey -noout -out public.pem.",
-        ) from exc
-    kinds = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
-    if not isinstance(native, kinds):
-        raise KeyRefused("key.unsupported", "expected an EC, RSA or Ed25519 key")
-    if isinstance(native, rsa.RSAPublicKey):  # before joserfc warns of it
-        refuse_weak(native.public_numbers().n, native.public_numbers().e)
-    members = jose_key(native, "RS256").as_dict(private=False)
-    return {name: str(members[name]) for name in PUBLIC_MEMBERS if name in members}
+        hint = "Of a certificate: openssl x509 -in FILE -pubkey -noout -out public.pem."
+        raise KeyRefused("key.malformed", "this is no public key in PEM", hint=hint) from exc

@@ -10,26 +10,23 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, cast
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.utils import (
-    decode_dss_signature,
-    encode_dss_signature,
-)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jws
 from joserfc.errors import JoseError, UnsupportedAlgorithmError
 from joserfc.registry import JWS_HEADER_REGISTRY
 
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json, pointer
+from cardsign.card.values import Json, members_of, pointer
 from cardsign.errors import (
     JsonRefused,
     KeyRefused,
@@ -40,34 +37,23 @@ from cardsign.errors import (
     place_below,
 )
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import (
-    ALGORITHMS,
-    ED25519,
-    SIGNING_ALGORITHMS,
-    SigningAlg,
-    VerifyAlg,
-    choose,
-)
+from cardsign.jose.algorithms import ALGORITHMS, ED25519, SIGNING_ALGORITHMS, SigningAlg, VerifyAlg
 from cardsign.jose.jwk import (
     EXPONENT,
     NEW_MODULUS_BITS,
-    PUBLIC_MEMBERS,
     JoseKey,
     NativePrivateKey,
     NativePublicKey,
-    check_point,
     check_purpose,
-    jose_key,
+    jwk_of,
     jwk_of_pem,
-    native_private_key,
-    native_public_key,
+    read_key,
+    read_private_key,
     refuse_private_members,
     refuse_shared_primes,
-    refuse_weak,
     text_member,
 )
 from cardsign.times import MAX_TIME
-from cardsign.urls import is_url
 
 # What joserfc is called with to verify a signature, in the one way that is safe for us: one key at
 # a time, and the payload detached. It refuses attached payloads over 128,000 bytes, and takes the
@@ -106,24 +92,15 @@ class _Registry(jws.JWSRegistry):
 REGISTRY: Final = _Registry()
 
 
-# ECDSA signatures in the two forms that they come in: DER (X9.62), and r and s (RFC 7518 3.4).
-
-
-def raw_from_der(der: bytes, *, size: int) -> bytes:
-    """Return r and s, `size` bytes each, big-endian: the form of JWS.
-
-    Not checked: that the numbers lie within the curve's order, or that they sign anything.
+def raw_from_der(der: bytes) -> bytes:
+    """Return r and s of an ES256 signature in DER (X9.62) in the form of JWS, 32 bytes each.
 
     Raises:
-        ValueError: It is not DER, or not in the one form that DER has, or does not fit.
+        ValueError: It is not DER.
+        OverflowError: A number is longer.
     """
-    try:
-        r, s = decode_dss_signature(der)
-        if encode_dss_signature(r, s) == der:
-            return r.to_bytes(size) + s.to_bytes(size)
-    except (ValueError, OverflowError) as exc:
-        raise ValueError(f"expected DER of two numbers of {size} bytes") from exc
-    raise ValueError("expected DER in its shortest form")
+    r, s = decode_dss_signature(der)
+    return r.to_bytes(32) + s.to_bytes(32)
 
 
 #: What a kid may be: short enough for a header, and nothing that a terminal or log would obey.
@@ -141,7 +118,7 @@ class Validity(NamedTuple):
 
     nbf: int = 0
     exp: int = MAX_TIME
-    is_revoked: bool = False
+    revoked: bool = False
 
     @classmethod
     def read(cls, untrusted_jwk: Mapping[str, Json]) -> Validity:
@@ -150,23 +127,18 @@ class Validity(NamedTuple):
         Raises:
             KeyRefused: ``key.malformed``: a time is no number of seconds.
         """
-        times = {"nbf": 0, "exp": MAX_TIME}
-        for name in times.keys() & untrusted_jwk.keys():
+        times: dict[str, int] = {}
+        for name in {"nbf", "exp"} & untrusted_jwk.keys():
             value = untrusted_jwk[name]
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 raise KeyRefused("key.malformed", f"{name} is no time in seconds", path=f"/{name}")
             times[name] = int(min(value, MAX_TIME))
-        return cls(**times, is_revoked=untrusted_jwk.get("revoked", False) not in (False, None))
+        return cls(**times, revoked=untrusted_jwk.get("revoked", False) not in (False, None))
 
     def members(self) -> dict[str, Json]:
         """Return the members of the JWK that say it."""
-        members: dict[str, Json] = {"nbf": self.nbf} if self.nbf else {}
-        if self.exp < MAX_TIME:
-            members["exp"] = self.exp
-        return {**members, "revoked": True} if self.is_revoked else members
-
-
-_JWK: Final = ("a JWK is a dict", "from_jwk(json.loads(text))")
+        usual = self._field_defaults
+        return {name: value for name, value in self._asdict().items() if value != usual[name]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,78 +179,39 @@ class PublicKey:
             algorithms: What the key may be for; by default anything that a card can be signed with.
 
         Raises:
-            UsageFault: ``usage.conflict``: an algorithm that nobody may accept.
             KeyRefused: ``key.private_material``; ``key.unsupported``, ``key.use`` and
                 ``key.alg_mismatch`` (a key for another purpose); ``key.weak_rsa``;
                 ``key.malformed``. ``path`` is a JSON pointer into the JWK.
         """
-        check_type(untrusted_jwk, Mapping, *_JWK)
+        check_type(untrusted_jwk, Mapping, "a JWK is a dict", "from_jwk(json.loads(text))")
         refuse_private_members(untrusted_jwk)
-        alg = check_purpose(untrusted_jwk, choose(algorithms), operation="verify")
-        key = cls._of(native_public_key(untrusted_jwk), alg, _kid(untrusted_jwk, kid))
-        validity = Validity.read(untrusted_jwk)
-        return key if validity == Validity() else replace(key, validity=validity)
-
-    @classmethod
-    def from_cryptography(
-        cls,
-        public_key: object,
-        *,
-        kid: str | None = None,
-        algorithms: Collection[str] = SIGNING_ALGORITHMS,
-    ) -> PublicKey:
-        """Take over a key object of `cryptography`, for one of `algorithms`.
-
-        Raises:
-            KeyRefused: ``key.unsupported``, ``key.weak_rsa``, or ``key.malformed`` (the kid, or
-                no sound point of Ed25519).
-        """
-        match public_key:
-            case ec.EllipticCurvePublicKey(curve=ec.SECP256R1()):
-                return cls._of(public_key, "ES256", kid)
-            case rsa.RSAPublicKey():
-                refuse_weak(public_key.public_numbers().n, public_key.public_numbers().e)
-                return cls._of(public_key, "RS256", kid)
-            case Ed25519PublicKey() if "EdDSA" in algorithms:
-                check_point(public_key.public_bytes_raw())
-                return cls._of(public_key, "EdDSA", kid)
-        ed25519 = ", an Ed25519 key" if "EdDSA" in algorithms else ""
-        expected = f"expected a key on the curve P-256{ed25519} or an RSA key"
-        raise KeyRefused("key.unsupported", expected)
-
-    @classmethod
-    def _of(cls, native: NativePublicKey, alg: VerifyAlg, kid: str | None) -> PublicKey:
-        if kid is not None and not KID_FORM.fullmatch(kid):
+        alg = check_purpose(untrusted_jwk, algorithms, operation="verify")
+        key = read_key(untrusted_jwk, alg)
+        thumbprint = key.thumbprint()
+        if kid is None:
+            kid = text_member(untrusted_jwk, "kid") if "kid" in untrusted_jwk else thumbprint
+        if not KID_FORM.fullmatch(kid):
             message = "the kid is not 1 to 256 printable ASCII characters"
             raise KeyRefused("key.malformed", message, path="/kid")
-        key = jose_key(native, alg)
-        thumbprint = key.thumbprint()
-        return cls(thumbprint if kid is None else kid, alg, thumbprint, key)
+        return cls(kid, alg, thumbprint, key, Validity.read(untrusted_jwk))
+
+    @classmethod
+    def from_cryptography(cls, public_key: object, *, kid: str | None = None) -> PublicKey:
+        """Take over a key object of `cryptography` that cards can be signed with.
+
+        Raises:
+            KeyRefused: As :meth:`from_jwk` of its numbers.
+        """
+        return cls.from_jwk(jwk_of(public_key), kid=kid, algorithms=SIGNING_ALGORITHMS)
 
     @property
     def native(self) -> NativePublicKey:
         """The key as `cryptography` holds it."""
         return cast(NativePublicKey, self.jose.public_key)
 
-    @property
-    def numbers(self) -> dict[str, str]:
-        """``kty, crv, x, y``, ``kty, crv, x`` or ``kty, n, e``, as JWK writes them."""
-        members = self.jose.as_dict()
-        return {name: str(members[name]) for name in PUBLIC_MEMBERS if name in members}
-
-    @property
-    def signature_bytes(self) -> int:
-        """The exact length of this key's signatures: r and s, R and S, or that of the modulus."""
-        match self.native:
-            case ec.EllipticCurvePublicKey(curve=curve):
-                return 2 * ((curve.key_size + 7) // 8)
-            case rsa.RSAPublicKey(key_size=bits):
-                return (bits + 7) // 8
-        return 64
-
     def jwk(self) -> dict[str, str]:
         """Return the key as a new JWK: its numbers, ``kid``, ``use`` and ``alg``, nothing else."""
-        return {**self.numbers, "kid": self.kid, "use": "sig", "alg": self.alg}
+        return {**jwk_of(self.native), "kid": self.kid, "use": "sig", "alg": self.alg}
 
     def check(self, protected: str, payload: bytes, signature: bytes) -> None:
         """Check that this key made a signature over a header and a payload; joserfc decides.
@@ -309,8 +242,9 @@ class PublicKey:
         Raises:
             SignatureRefused: ``sig.bad``.
         """
-        if len(signature) != self.signature_bytes:
-            expected = f"expected {self.signature_bytes} for {self.alg} with this key"
+        size = ALGORITHMS[self.alg][2] or (cast(rsa.RSAPublicKey, self.native).key_size + 7) // 8
+        if len(signature) != size:
+            expected = f"expected {size} for {self.alg} with this key"
             message = f"the signature has {len(signature)} bytes, {expected}"
             raise SignatureRefused("sig.bad", message, path="/signature")
 
@@ -330,7 +264,7 @@ _GENERATORS: Final[Mapping[str, Callable[[], NativePrivateKey]]] = {
 class PrivateKey:
     """A private key of this process; satisfies :class:`cardsign.jose.jws.Signer`.
 
-    It prints as its public key and cannot be pickled or copied.
+    It prints as its public key and cannot be pickled, as a key of `cryptography` cannot.
     """
 
     public: PublicKey
@@ -389,23 +323,20 @@ class PrivateKey:
             KeyRefused: As :meth:`PublicKey.from_jwk`; ``key.malformed`` also where ``d`` is
                 missing or does not belong to the public numbers.
         """
-        check_type(jwk, Mapping, *_JWK)
-        check_purpose(jwk, choose(SIGNING_ALGORITHMS), operation="sign")
-        return cls.from_cryptography(native_private_key(jwk), kid=_kid(jwk, kid))
+        check_purpose(jwk, SIGNING_ALGORITHMS, operation="sign")
+        if kid is None and "kid" in jwk:
+            kid = text_member(jwk, "kid")
+        return cls.from_cryptography(read_private_key(jwk), kid=kid)
 
     @classmethod
-    def from_cryptography(cls, native: object, *, kid: str | None = None) -> PrivateKey:
+    def from_cryptography(cls, native: Any, *, kid: str | None = None) -> PrivateKey:
         """Take over a private key object of `cryptography`.
 
         Raises:
             KeyRefused: As :meth:`PublicKey.from_cryptography`.
         """
-        if not isinstance(
-            native, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
-        ):
-            expected = "expected a key on the curve P-256, an Ed25519 key or an RSA key"
-            raise KeyRefused("key.unsupported", expected)
-        return cls(PublicKey.from_cryptography(native.public_key(), kid=kid), native)
+        public = PublicKey.from_cryptography(native.public_key(), kid=kid)
+        return cls(public, native)
 
     def to_pkcs8_der(self) -> bytes:
         """Return the private key in the clear, as PKCS #8 DER (RFC 5208), to be encrypted."""
@@ -420,31 +351,13 @@ class PrivateKey:
 
         Returns:
             ES256: r and s, 32 bytes each, by RFC 6979. RS256: PKCS #1 v1.5. EdDSA: R and S.
-
-        Raises:
-            SignerFault: ``signer.failed``: OpenSSL before 3.2 knows no RFC 6979.
         """
         if isinstance(self._native, rsa.RSAPrivateKey):
             return self._native.sign(signing_input, PKCS1v15(), SHA256())
         if isinstance(self._native, Ed25519PrivateKey):
             return self._native.sign(signing_input)
-        try:
-            der = self._native.sign(signing_input, ec.ECDSA(SHA256(), deterministic_signing=True))
-        except UnsupportedAlgorithm as exc:
-            message = (
-                "this machine's OpenSSL cannot sign by RFC 6979, expected OpenSSL 3.2 or later"
-            )
-            hint = "Install cryptography from its wheel, which brings an OpenSSL of its own."
-            raise SignerFault("signer.failed", message, hint=hint) from exc
-        return raw_from_der(der, size=self.public.signature_bytes // 2)
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse: a pickle would carry the private key to wherever it is written."""
-        raise TypeError("a private key is neither pickled nor copied")
-
-
-def _kid(jwk: Mapping[str, Json], kid: str | None) -> str | None:
-    return text_member(jwk, "kid") if kid is None and "kid" in jwk else kid
+        der = self._native.sign(signing_input, ec.ECDSA(SHA256(), deterministic_signing=True))
+        return raw_from_der(der)
 
 
 def _load(
@@ -454,58 +367,37 @@ def _load(
     example = "PrivateKey.from_pem(Path('key.pem').read_bytes(), password=b'...')"
     check_type(data, bytes, "give the private key's bytes", example)
     check_type(password, bytes | None, "give the password's bytes", example)
-    for passphrase in (None, password):
-        try:
-            return loader(data, passphrase)
-        except TypeError as exc:  # its way of saying that the key is encrypted
-            if not password:
-                raise PassphraseFault("passphrase.none", "the private key is encrypted") from exc
-        except UnsupportedAlgorithm as exc:
-            unknown = "the key or its encryption is unknown here"
-            raise KeyRefused("key.unsupported", unknown) from exc
-        except ValueError as exc:
-            if str(exc).startswith("Unknown key encryption"):  # whatever the passphrase
-                hint = "Encrypt it anew: openssl pkey -in OLD -aes256 -out NEW."
-                unknown = "the private key is encrypted by a cipher that is unknown here"
-                raise KeyRefused("key.unsupported", unknown, hint=hint) from exc
-            if passphrase:
-                message = "the passphrase does not open the private key"
-                raise PassphraseFault("passphrase.wrong", message) from exc
-            expected = "expected a private key as PKCS #8, SEC 1 or PKCS #1"
-            hint = "openssl pkcs8 -topk8 -in OLD -out NEW brings most keys into this form."
-            raise KeyRefused("key.malformed", expected, hint=hint) from exc
-    raise AssertionError("a passphrase that was needed is not needed")
-
-
-# What a signer has answered: right, or wrong and in which of the usual ways.
-
-
-_PSS: Final = PSS(MGF1(SHA256()), PSS.AUTO)
+    try:
+        return loader(data, password or None)
+    except TypeError as exc:  # its way of saying that a password is missing, or not needed
+        if password:
+            return _load(loader, data, None)
+        raise PassphraseFault("passphrase.none", "the private key is encrypted") from exc
+    except (UnsupportedAlgorithm, ValueError) as exc:
+        # An unknown cipher is so whatever the passphrase.
+        if isinstance(exc, UnsupportedAlgorithm) or str(exc).startswith("Unknown key encryption"):
+            message = "the key or its encryption is unknown here"
+            hint = "Encrypt it anew: openssl pkey -in OLD -aes256 -out NEW."
+            raise KeyRefused("key.unsupported", message, hint=hint) from exc
+        if password and b"ENCRYPTED" in data:
+            message = "the passphrase does not open the private key"
+            raise PassphraseFault("passphrase.wrong", message) from exc
+        expected = "expected a private key as PKCS #8, SEC 1 or PKCS #1"
+        raise KeyRefused("key.malformed", expected) from exc
 
 
 def check_answer(public: PublicKey, signing_input: bytes, untrusted_answer: bytes) -> None:
-    """Check that `untrusted_answer` is the signature of ``protected.payload`` that JWS wants.
+    """Check that a signer's answer is the signature of ``protected.payload`` that JWS wants.
 
     Raises:
-        SignerFault: ``signer.wrong_key``, saying what the answer is if that can be seen.
+        SignerFault: ``signer.wrong_key``.
     """
-    protected, _, encoded = signing_input.decode("ascii").partition(".")
-    payload = base64url.decode(encoded)
+    protected, _, payload = signing_input.decode("ascii").partition(".")
     try:
-        public.check(protected, payload, untrusted_answer)
+        public.check(protected, base64url.decode(payload), untrusted_answer)
     except SignatureRefused as exc:
-        problem = exc.message
-        if isinstance(public.native, rsa.RSAPublicKey):
-            with suppress(InvalidSignature):
-                public.native.verify(untrusted_answer, signing_input, _PSS, SHA256())
-                problem = "the signature is padded by PSS, expected PKCS #1 v1.5"
-        elif isinstance(public.native, ec.EllipticCurvePublicKey):
-            with suppress(ValueError, SignatureRefused):
-                raw = raw_from_der(untrusted_answer, size=public.signature_bytes // 2)
-                problem = "the signature is in DER, and by another key"
-                public.check(protected, payload, raw)
-                problem = "the signature is in DER, expected r and s of 32 bytes each"
-        raise SignerFault("signer.wrong_key", f"with the key {public.kid!r}: {problem}") from exc
+        message = f"with the key {public.kid!r}: {exc.message}"
+        raise SignerFault("signer.wrong_key", message) from exc
 
 
 # JWK Sets (RFC 7517 section 5): read from a stranger, or built from our numbers.
@@ -523,8 +415,7 @@ MAX_JWKS_BYTES: Final = 64 * 1024
 _FOR_ANOTHER_PURPOSE: Final = frozenset({"key.unsupported", "key.use", "key.alg_mismatch"})
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedKey:
+class SkippedKey(NamedTuple):
     """A key of a set that was passed over.
 
     Attributes:
@@ -550,21 +441,22 @@ class JwkSet:
     keys: tuple[PublicKey, ...]
     skipped: tuple[SkippedKey, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.keys, tuple):
-            raise TypeError("JwkSet takes a tuple of keys; from a file: JwkSet.from_bytes(data)")
-
     @classmethod
-    def of(cls, keys: Iterable[PublicKey]) -> JwkSet:
+    def of(cls, keys: Iterable[PublicKey], skipped: Iterable[SkippedKey] = ()) -> JwkSet:
         """Gather keys.
 
         Raises:
             KeyRefused: ``jwks.duplicate_kid`` or ``jwks.shared_prime``.
         """
-        gathered = tuple(keys)
-        for key in gathered:
+        jwks = cls(tuple(keys), tuple(skipped))
+        for key in jwks.keys:
             check_type(key, PublicKey, "JwkSet.of takes public keys", "JwkSet.of([key.public])")
-        return cls._checked(gathered, ())
+        kids = [*(key.kid for key in jwks.keys), *(key.kid for key in jwks.skipped if key.kid)]
+        if twice := [kid for kid, count in Counter(kids).items() if count > 1]:
+            message = f"two keys have the kid {twice[0]!r}, expected one"
+            raise KeyRefused("jwks.duplicate_kid", message, path="/keys")
+        refuse_shared_primes(key.native for key in jwks.keys)
+        return jwks
 
     @classmethod
     def from_bytes(cls, untrusted_bytes: bytes) -> JwkSet:
@@ -579,13 +471,9 @@ class JwkSet:
         """
         example = "JwkSet.from_bytes(Path('jwks.json').read_bytes())"
         check_type(untrusted_bytes, bytes, "give the JWK Set's bytes", example)
-        jwks = list(read_jwks(untrusted_bytes))
-        for place, jwk in jwks:
-            with _in_key(place):
-                refuse_private_members(jwk)
         keys: list[PublicKey] = []
         skipped: list[SkippedKey] = []
-        for place, jwk in jwks:
+        for place, jwk in read_jwks(untrusted_bytes):
             try:
                 with _in_key(place):
                     keys.append(PublicKey.from_jwk(jwk))
@@ -595,7 +483,7 @@ class JwkSet:
                 kid = jwk.get("kid")
                 kid = kid if isinstance(kid, str) and KID_FORM.fullmatch(kid) else ""
                 skipped.append(SkippedKey(kid, refusal.code, refusal.message))
-        return cls._checked(tuple(keys), tuple(skipped))
+        return cls.of(keys, skipped)
 
     @classmethod
     def read(cls, untrusted_keys: JwkSet | bytes | str | Mapping[str, Any]) -> JwkSet:
@@ -615,28 +503,10 @@ class JwkSet:
             keys = json.dumps(keys)
         if isinstance(keys, str):
             if not keys.lstrip().startswith(("{", "-----BEGIN ")):
-                instead = f"not a path: jwks=Path({keys!r}).read_bytes()"
-                if is_url(keys):
-                    policy = f"policy=Policy.from_jwks_url({keys!r}, origin=...)"
-                    instead = f"not their URL: use {policy} with discover()"
-                raise TypeError(f"jwks takes the keys, {instead}")
+                example = f"jwks=Path({keys!r}).read_bytes()"
+                raise TypeError(f"jwks takes the keys, not a path or URL: {example}")
             keys = keys.encode("utf-8", "surrogatepass")
-        forms = "jwks takes a JWK Set as bytes, as text, as a dict or as a JwkSet"
-        check_type(keys, bytes, forms, "jwks=Path('jwks.json').read_bytes()")
         return cls.from_bytes(keys)
-
-    @classmethod
-    def _checked(cls, keys: tuple[PublicKey, ...], skipped: tuple[SkippedKey, ...]) -> JwkSet:
-        kids = Counter([key.kid for key in keys] + [key.kid for key in skipped if key.kid])
-        if twice := [kid for kid, count in kids.items() if count > 1]:
-            message = f"two keys have the kid {twice[0]!r}, expected one"
-            raise KeyRefused("jwks.duplicate_kid", message, path="/keys")
-        refuse_shared_primes(
-            key.native.public_numbers().n
-            for key in keys
-            if isinstance(key.native, rsa.RSAPublicKey)
-        )
-        return cls(keys, skipped)
 
     def find(self, kid: str) -> PublicKey | None:
         """Return the key that is published as `kid`; whose it is, the kid does not prove."""
@@ -666,29 +536,25 @@ def read_jwks(untrusted_bytes: bytes) -> Iterator[tuple[str, Mapping[str, Json]]
     try:
         document = parse_object(untrusted_bytes, max_bytes=MAX_JWKS_BYTES)
     except JsonRefused as exc:
-        refusal = KeyRefused("jwks.malformed", exc.message)
-        refusal.finding = replace(exc.finding, code=refusal.code)
-        raise refusal from exc
+        place = exc.finding.place
+        raise KeyRefused(
+            "jwks.malformed", exc.message, path=exc.path, line=place.line, column=place.column
+        ) from exc
     if "kty" in document:
         yield "", document
         return
     jwks = document.get("keys")
     if jwks is None and any("-----BEGIN " in str(pem) for pem in document.values()):
         for kid, pem in document.items():
-            try:
-                yield pointer(kid), {**jwk_of_pem(str(pem).encode()), "kid": kid}
-            except KeyRefused as exc:
-                # Its own place is within a JWK, which nobody wrote.
-                path, hint = pointer(kid), exc.finding.fix
-                raise KeyRefused(exc.code, exc.message, path=path, hint=hint) from exc
+            with _in_key(pointer(kid)):
+                jwk = jwk_of_pem(str(pem).encode())
+            yield pointer(kid), {**jwk, "kid": kid}
         return
     if not isinstance(jwks, list):
         message = "`keys` is missing or no list, expected a JWK Set, a JWK, or {kid: PEM}"
         raise KeyRefused("jwks.malformed", message, path="/keys")
-    for index, jwk in enumerate(jwks):
-        if not isinstance(jwk, dict):
-            raise KeyRefused("jwks.malformed", "a key is no object", path=f"/keys/{index}")
-        yield f"/keys/{index}", jwk
+    for index, entry in enumerate(jwks):
+        yield f"/keys/{index}", members_of(entry)
 
 
 @contextmanager

@@ -26,14 +26,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.jwk import (
-    PRIVATE_LABELS,
-    is_for_pss,
-    pem_blocks,
-    pem_labels,
-    pss_refusal,
-    refuse_pss,
-)
+from cardsign.jose.jwk import PRIVATE_LABELS, pem_blocks, refuse_pss
 from cardsign.jose.keys import PrivateKey, PublicKey, read_jwks
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
@@ -82,20 +75,19 @@ def import_private_key(
 
 
 def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> PrivateKey:
-    labels = pem_labels(data)
+    blocks = list(pem_blocks(data))
+    labels = [label for label, _ in blocks]
     if sum(label in PRIVATE_LABELS for label in labels) != 1:
         content = f"a PEM of: {', '.join(labels).lower()[:_MAX_LABELS] or 'nothing'}"
         hint = _OPENSSH if "OPENSSH PRIVATE KEY" in labels else _MAKE
         raise _refused(content, _PUBLIC if "PUBLIC KEY" in labels else hint)
-    for label, der in pem_blocks(data):
-        if label == "ENCRYPTED PRIVATE KEY":
-            _refuse_costly(der)
+    (private,) = (block for block in blocks if block[0] in PRIVATE_LABELS)
+    label, der = private
+    if label == "ENCRYPTED PRIVATE KEY":
+        _refuse_costly(der)
     key = PrivateKey.from_pem(data, password, kid=kid)
     if key.public.alg == "RS256":
-        refuse_pss(data)
-        for label, der in pem_blocks(data):
-            if label == "ENCRYPTED PRIVATE KEY" and is_for_pss(_decrypt(der, password or b"")):
-                raise pss_refusal()
+        refuse_pss(_decrypt(der, password or b"") if label == "ENCRYPTED PRIVATE KEY" else der)
     return key
 
 
@@ -213,10 +205,10 @@ def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> Priv
         raise KeyRefused("key.unsupported", "the file's encryption is unknown here") from exc
     if native is None:
         raise _refused("a PKCS #12 file without its key", _MAKE)
-    if certificate and certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
-        raise pss_refusal()
-    if certificate is None and isinstance(native, RSAPrivateKey):
-        message = "an RSA key without its certificate in PKCS #12 may be for RSASSA-PSS alone"
+    # cryptography does not say what an RSA key is for; its certificate does.
+    oid = certificate and certificate.public_key_algorithm_oid
+    if isinstance(native, RSAPrivateKey) and oid != PublicKeyAlgorithmOID.RSAES_PKCS1_v1_5:
+        message = "this RSA key in PKCS #12 is, or may be, for RSASSA-PSS alone"
         hint = "Take it out: openssl pkcs12 -in FILE -nocerts -out FILE.pem."
         raise KeyRefused("key.unsupported", message, hint=hint)
     return PrivateKey.from_cryptography(native, kid=kid)

@@ -37,7 +37,7 @@ from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, install_hi
 from cardsign.files import USER_FILE, read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.base64url import encode
-from cardsign.jose.jwk import PRIVATE_LABELS, pem_labels
+from cardsign.jose.jwk import PRIVATE_LABELS, jwk_of, pem_blocks
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey, check_answer, raw_from_der
 from cardsign.keys import secrets as passphrases
@@ -291,9 +291,10 @@ class RemoteKey(ABC):
         answer = self.request_signature(signing_input, self.public.alg)
         if self.GIVES_DER and self.public.alg == "ES256":
             try:
-                answer = raw_from_der(answer, size=self.public.signature_bytes // 2)
-            except ValueError as exc:
-                raise SignerFault("signer.failed", f"the answer: {exc}", path=self.uri) from exc
+                answer = raw_from_der(answer)
+            except (ValueError, OverflowError) as exc:
+                message = "the answer is not DER of two numbers of 32 bytes"
+                raise SignerFault("signer.failed", message, path=self.uri) from exc
         # A wrong key, version, padding or form is found here, and not by a peer.
         check_answer(self.public, signing_input, answer)
         return answer
@@ -317,7 +318,7 @@ class RemoteKey(ABC):
         except (ValueError, UnsupportedAlgorithm) as exc:
             message = "the answer is no public key for ES256 or RS256"
             raise SignerFault("signer.no_public", message, path=self.uri) from exc
-        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
+        return PublicKey.from_jwk(jwk_of(native), kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
     @abstractmethod
     def request_public(self) -> bytes:
@@ -876,7 +877,7 @@ def _is_public(data: bytes) -> bool:
     """Say whether a key file is meant as public; what is read as such is refused if it is not."""
     if data.lstrip().startswith(b"{"):
         return not re.search(rb'"d"\s*:', data)
-    labels = pem_labels(data)
+    labels = {label for label, _ in pem_blocks(data)}
     return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
 
 

@@ -205,10 +205,9 @@ def _decoded(value: Json, path: str) -> bytes:
         raise StatementRefused("statement.shape", "expected base64url", path=path)
     try:
         return base64url.decode(value)
-    except base64url.Base64urlError as exc:
-        raise StatementRefused(
-            "statement.shape", f"not canonical unpadded base64url: {exc}", path=path
-        ) from exc
+    except ValueError as exc:
+        message = "not canonical unpadded base64url"
+        raise StatementRefused("statement.shape", message, path=path) from exc
 
 
 def _signature(entry: Json, typ: Typ, path: str) -> StatementSignature:

@@ -237,7 +237,7 @@ class Session:
             IssuerKey(key, ("card",), holders.get(key.kid, ""), key.validity.nbf, key.validity.exp)
             for key in jwks.keys
         )
-        revoked = frozenset(key.thumbprint for key in jwks.keys if key.validity.is_revoked)
+        revoked = frozenset(key.thumbprint for key in jwks.keys if key.validity.revoked)
         return self._trust(keys, unsupported=jwks.skipped, revoked=revoked)
 
     def _by_keyset(

@@ -97,7 +97,7 @@ def test_a_jose_library_finds_a_good_signature_first(
     ours = signed(card, alice)
     first = ours.pop("signatures")[0]
     token = f"{first['protected']}..{first['signature']}"
-    key = ECKey.import_key(dict(alice.public.numbers))
+    key = ECKey.import_key(dict(alice.public.jwk()))
     assert jws.deserialize_compact(token, key, ["ES256"], payload=rfc8785.dumps(ours))
 
 

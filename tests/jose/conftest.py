@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from cardsign.card.values import Json
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
+from tests.jose.explicit_making import PAYLOAD
 from tests.support import rsa_key
-
-Forge = Callable[..., dict[str, str]]
 
 
 @pytest.fixture(scope="session")
@@ -28,16 +28,15 @@ def rs256() -> PrivateKey:
 @pytest.fixture(scope="session", params=["es256", "rs256"])
 def key(request: pytest.FixtureRequest) -> PrivateKey:
     """Each of the two in turn."""
-    found = request.getfixturevalue(request.param)
-    assert isinstance(found, PrivateKey)
-    return found
+    private: PrivateKey = request.getfixturevalue(request.param)
+    return private
 
 
 @pytest.fixture(scope="session")
-def forge() -> Forge:
+def forge() -> Callable[..., dict[str, Json]]:
     """Sign `payload` under any header text at all, as a hostile holder of a key could."""
 
-    def forged(key: PrivateKey, header: bytes, payload: bytes = b"{}") -> dict[str, str]:
+    def forged(key: PrivateKey, header: bytes, payload: bytes = PAYLOAD) -> dict[str, Json]:
         protected = base64url.encode(header)
         signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
         return {"protected": protected, "signature": base64url.encode(key.sign(signing_input))}

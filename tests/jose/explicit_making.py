@@ -12,7 +12,6 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from cardsign.card.values import Json
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.keys import PublicKey
 
 #: What headers say; Ed25519 is EdDSA by its newer name, of which alone joserfc does not warn.
@@ -53,7 +52,7 @@ class Made:
     @property
     def public(self) -> PublicKey:
         """The public half as we read it."""
-        return PublicKey.from_jwk(self.jwk, algorithms=ALGORITHMS)
+        return PublicKey.from_jwk(self.jwk)
 
     def sign(self, payload: bytes = PAYLOAD, **header: Any) -> dict[str, Json]:
         """An entry of `signatures`; joserfc signs by the `alg` of the header."""

@@ -17,18 +17,17 @@ from joserfc import jws
 from joserfc.errors import JoseError
 
 from cardsign.card.values import Json
-from cardsign.errors import SignatureRefused, UsageFault
+from cardsign.errors import KeyRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jws import check_entry, read_entry
-from cardsign.jose.keys import MAX_SIGNATURE_BYTES, REGISTRY, PrivateKey, PublicKey
+from cardsign.jose.keys import MAX_SIGNATURE_BYTES, REGISTRY, PublicKey
 from tests.jose.explicit_making import (
     ALL_ALGS,
     HEADER_ALGS,
     PAYLOAD,
     Made,
     check_input,
-    input_of,
     made,
     rsa_key,
 )
@@ -54,16 +53,9 @@ def verdict(entry: Json, key: PublicKey, algorithms: Collection[str] = ALGORITHM
     return "good"
 
 
-def forged(key: PublicKey, signature: bytes) -> str:
-    """The code with which a key refuses a signature over PAYLOAD."""
-    with pytest.raises(SignatureRefused) as refusal:
-        check_input(key, input_of(key), signature)
-    return refusal.value.code
-
-
 def respelt(key: Made, alg: str) -> PublicKey:
     """The same numbers, published for another algorithm."""
-    return PublicKey.from_jwk({**key.jwk, "alg": alg}, algorithms=ALGORITHMS)
+    return PublicKey.from_jwk({**key.jwk, "alg": alg})
 
 
 def test_what_there_is() -> None:
@@ -95,66 +87,56 @@ def test_both_names_of_ed25519() -> None:
         assert verdict(entry, key, {"EdDSA"}) == "good"
 
 
-UNACCEPTABLE: dict[str, tuple[Collection[str], str]] = {
-    "a secret": ({"HS256"}, "'HS256'"),
-    "a secret among others": (["ES256", "HS512"], "'HS512'"),
-    "none": (("none",), "'none'"),
-    "none among others": (["ES256", "None"], "'None'"),
-    "an empty name": (("",), "''"),
-    "nothing": ((), "no algorithm"),
-    "another salt": ({"PS224"}, "'PS224'"),
-    "a weak digest": ({"RS1"}, "'RS1'"),
-    "another curve": ({"ES256K"}, "'ES256K'"),
-    "another curve of EdDSA": ({"Ed448"}, "'Ed448'"),
-    "a name of nothing": ([*ALGORITHMS, "XS256"], "'XS256'"),
-    "lower case": ({"es384"}, "'es384'"),
-    "lower case of another": ({"ps512"}, "'ps512'"),
-    "mixed case": ({"EDDSA"}, "'EDDSA'"),
-    "the other name of EdDSA": ({"Ed25519"}, "'Ed25519'"),
-    "one name and no list": ("RS256", "'R', 'S', '2', '5', '6'"),
-}
+#: A secret, none, another salt, a weak digest, other curves, nothing, and other ways to write.
+UNACCEPTABLE = ("HS256", "HS512", "none", "None", "", "PS224", "RS1", "ES256K", "Ed448", "XS256")
+UNACCEPTABLE += ("es384", "ps512", "EDDSA")
 
 
-@pytest.mark.parametrize(("names", "shown"), UNACCEPTABLE.values(), ids=UNACCEPTABLE)
-def test_what_nobody_may_accept(names: Collection[str], shown: str) -> None:
-    """It is the caller's fault, and said before the entry or key is looked at."""
-    for attempt in (
-        lambda: read_entry("no entry", algorithms=names),
-        lambda: PublicKey.from_jwk({"no": "key"}, algorithms=names),
-    ):
-        with pytest.raises(UsageFault) as fault:
-            attempt()
-        assert fault.value.code == "usage.conflict"
-        assert fault.value.message.startswith(f"{shown} cannot be accepted; what can is ES256, ")
+@pytest.mark.parametrize("name", UNACCEPTABLE)
+def test_what_nobody_may_accept(name: str) -> None:
+    """Whatever a caller names: no entry by it is read, no key is for it."""
+    protected = base64url.encode(json.dumps({"alg": name, "kid": "k"}).encode())
+    entry: Json = {"protected": protected, "signature": ""}
+    for names in ({name}, [*ALGORITHMS, name]):
+        assert verdict(entry, made("ES256").public, names) == "sig.alg_forbidden"
+        for key in (made("ES256"), made("RS256"), made("Ed25519")):
+            with pytest.raises(KeyRefused):
+                PublicKey.from_jwk({**key.jwk, "alg": name}, algorithms=names)
+    assert verdict(made("ES256").sign(), made("ES256").public, {name}) == "sig.alg_forbidden"
+    with pytest.raises(JoseError):
+        REGISTRY.get_alg(name)
 
 
-def _as_secrets(key: PublicKey) -> list[bytes]:
-    native = key.native
-    return [
-        json.dumps(key.jwk()).encode(),
-        json.dumps(dict(key.numbers)).encode(),
-        *(text.encode() for text in key.numbers.values()),
-        *(base64url.decode(key.numbers[name]) for name in ("x", "n") if name in key.numbers),
-        native.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-        native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
-    ]
+@pytest.mark.parametrize("names", [(), {"Ed25519"}])
+def test_no_algorithm_at_all(names: Collection[str]) -> None:
+    """Nothing is accepted where nothing is named, or the name that only headers have."""
+    for alg in ("ES256", "Ed25519"):
+        assert verdict(made(alg).sign(), made(alg).public, names) == "sig.alg_forbidden"
+        with pytest.raises(KeyRefused, match=r"key\.unsupported"):
+            PublicKey.from_jwk(made(alg).jwk, algorithms=names)
 
 
 @pytest.mark.parametrize("alg", ALL_ALGS)
 def test_a_public_key_is_no_secret(alg: str) -> None:
     """HS256 with any spelling of the public key is refused, whatever the caller names."""
-    key = made(alg).public
+    key, jwk = made(alg).public, made(alg).jwk
     protected = base64url.encode(json.dumps({"alg": "HS256", "kid": key.kid}).encode())
     signing_input = f"{protected}.{base64url.encode(PAYLOAD)}".encode()
-    for secret in _as_secrets(key):
+    numbers = [str(jwk[name]) for name in ("x", "y", "n", "e") if name in jwk]
+    for secret in (
+        json.dumps(key.jwk()).encode(),
+        json.dumps(jwk).encode(),
+        *(text.encode() for text in numbers),
+        *(base64url.decode(text) for text in numbers),
+        key.native.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+        key.native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
+    ):
         tag = base64url.encode(hmac.digest(secret, signing_input, "sha256"))
         entry: Json = {"protected": protected, "signature": tag}
-        assert verdict(entry, key, STATEMENT_ALGORITHMS) == "sig.alg_forbidden"
-        assert verdict(entry, key, ALGORITHMS) == "sig.alg_forbidden"
-        with pytest.raises(UsageFault):
-            verdict(entry, key, {"HS256"})
-        with pytest.raises(UsageFault):
-            verdict(entry, key, [*ALGORITHMS, "HS256"])
+        for names in (STATEMENT_ALGORITHMS, ALGORITHMS, {"HS256"}, [*ALGORITHMS, "HS256"]):
+            assert verdict(entry, key, names) == "sig.alg_forbidden"
+        with pytest.raises(SignatureRefused, match=r"sig\.bad"):  # by joserfc alone
+            key.check(protected, PAYLOAD, base64url.decode(tag))
 
 
 @pytest.mark.parametrize("in_key", RSA_ALGS)
@@ -188,9 +170,6 @@ def test_a_key_of_another_type(alg: str, other: str) -> None:
     assert verdict(made(alg).sign(), made(other).public) == "key.alg_mismatch"
 
 
-# ------------------------------------------------------------------ every bit counts
-
-
 @pytest.mark.parametrize("alg", ALL_ALGS)
 @pytest.mark.parametrize("changed", ["payload", "protected", "signature"])
 def test_every_bit_counts(alg: str, changed: str) -> None:
@@ -198,7 +177,6 @@ def test_every_bit_counts(alg: str, changed: str) -> None:
     signed = made(alg).sign()
     parts = {name: base64url.decode(str(text)) for name, text in signed.items()}
     parts["payload"] = PAYLOAD
-    check_entry(read_entry(signed), PAYLOAD, made(alg).public)
     sound = parts[changed]
     for bit in range(len(sound) * 8):
         parts[changed] = (int.from_bytes(sound) ^ (1 << bit)).to_bytes(len(sound))
@@ -207,34 +185,47 @@ def test_every_bit_counts(alg: str, changed: str) -> None:
             check_entry(read_entry(entry), parts["payload"], made(alg).public)
 
 
-# ------------------------------------------------------------------ forgeries
+# What is not the signature.
 
 
-SIZES = {"ES256": 32, "ES384": 48, "ES512": 66}
-FORGERIES: dict[str, Callable[[int, int, int], bytes]] = {
-    "DER": lambda r, s, size: encode_dss_signature(r, s),
-    "empty": lambda r, s, size: b"",
-    "a byte short": lambda r, s, size: (r.to_bytes(size) + s.to_bytes(size))[1:],
-    "a byte behind": lambda r, s, size: r.to_bytes(size) + s.to_bytes(size) + b"\0",
-    "a byte more for each": lambda r, s, size: r.to_bytes(size + 1) + s.to_bytes(size + 1),
-    "all zero": lambda r, s, size: bytes(2 * size),
-    "r is zero": lambda r, s, size: bytes(size) + s.to_bytes(size),
-    "s is zero": lambda r, s, size: r.to_bytes(size) + bytes(size),
-    "all ones": lambda r, s, size: b"\xff" * 2 * size,
-    "r and s exchanged": lambda r, s, size: s.to_bytes(size) + r.to_bytes(size),
+# RFC 8032 5.1: the order of the base point.
+ED25519_ORDER = 2**252 + 27742317777372353535851937790883648493
+ANY: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda signature: b"",
+    "a byte short": lambda signature: signature[1:],
+    "the last byte short": lambda signature: signature[:-1],
+    "a byte behind": lambda signature: signature + b"\0",
+    "a byte in front": lambda signature: b"\0" + signature,
+    "all zero": lambda signature: bytes(len(signature)),
+    "one": lambda signature: bytes(len(signature) - 1) + b"\1",
+    "all ones": lambda signature: b"\xff" * len(signature),
+}
+OF_TWO_NUMBERS: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "exchanged": lambda r, s: s + r,
+    "the first is zero": lambda r, s: bytes(len(r)) + s,
+    "the second is zero": lambda r, s: r + bytes(len(s)),
+    "a byte more for each": lambda r, s: b"\0" + r + b"\0" + s,
+    "DER": lambda r, s: encode_dss_signature(int.from_bytes(r), int.from_bytes(s)),
+    # There is one spelling of one by Ed25519: S is reduced (RFC 8032 5.1.7).
+    "the second beyond the order": lambda r, s: (
+        r + ((int.from_bytes(s, "little") + ED25519_ORDER) % 2**256).to_bytes(len(s), "little")
+    ),
 }
 
 
-@pytest.mark.parametrize("alg", SIZES)
-@pytest.mark.parametrize("change", FORGERIES.values(), ids=FORGERIES)
-def test_ecdsa_forgery(alg: str, change: Callable[[int, int, int], bytes]) -> None:
-    """Whatever is not r and s of this input, at full length, is refused."""
-    size, entry = SIZES[alg], made(alg).sign()
+@pytest.mark.parametrize("alg", ALL_ALGS)
+def test_forgery(alg: str) -> None:
+    """Whatever is not the signature of this input, at its full length, is refused."""
+    entry, key = made(alg).sign(), made(alg).public
     signature = base64url.decode(str(entry["signature"]))
-    assert len(signature) == made(alg).public.signature_bytes == 2 * size
-    r, s = int.from_bytes(signature[:size]), int.from_bytes(signature[size:])
-    entry["signature"] = base64url.encode(change(r, s, size))
-    assert verdict(entry, made(alg).public) == "sig.bad"
+    half = len(signature) // 2
+    forgeries = {name: change(signature) for name, change in ANY.items()}
+    if alg.startswith("E"):
+        halves = signature[:half], signature[half:]
+        forgeries |= {name: change(*halves) for name, change in OF_TWO_NUMBERS.items()}
+    for name, forged in forgeries.items():
+        forgery: Json = {**entry, "signature": base64url.encode(forged)}
+        assert (name, verdict(forgery, key)) == (name, "sig.bad")
 
 
 def test_other_half_of_the_range() -> None:
@@ -251,66 +242,33 @@ def test_other_half_of_the_range() -> None:
     assert verdict(entry, made("ES384").public) == "good"
 
 
-# RFC 8032 5.1: the order of the base point.
-ED25519_ORDER = 2**252 + 27742317777372353535851937790883648493
-EDDSA_FORGERIES: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda signature: b"",
-    "a byte short": lambda signature: signature[:-1],
-    "a byte behind": lambda signature: signature + b"\0",
-    "all zero": lambda signature: bytes(64),
-    "R and S exchanged": lambda signature: signature[32:] + signature[:32],
-    "S beyond the order": lambda signature: (
-        signature[:32]
-        + (int.from_bytes(signature[32:], "little") + ED25519_ORDER).to_bytes(32, "little")
-    ),
+PSS: dict[str, tuple[HashAlgorithm, int, HashAlgorithm, str]] = {
+    "as it should be": (SHA256(), 32, SHA256(), "good"),
+    "no salt": (SHA256(), 0, SHA256(), "sig.bad"),
+    "a salt of SHA-1's length": (SHA256(), 20, SHA256(), "sig.bad"),
+    "a salt one byte short": (SHA256(), 31, SHA256(), "sig.bad"),
+    "a salt one byte longer": (SHA256(), 33, SHA256(), "sig.bad"),
+    "the longest salt": (SHA256(), 222, SHA256(), "sig.bad"),
+    "MGF1 by SHA-1": (SHA1(), 32, SHA256(), "sig.bad"),
+    "MGF1 by SHA-384": (SHA384(), 32, SHA256(), "sig.bad"),
+    "PS384": (SHA384(), 48, SHA384(), "sig.bad"),
 }
 
 
-@pytest.mark.parametrize("change", EDDSA_FORGERIES.values(), ids=EDDSA_FORGERIES)
-def test_eddsa_forgery(change: Callable[[bytes], bytes]) -> None:
-    """There is one spelling of a signature: S is reduced (RFC 8032 5.1.7), and 64 bytes long."""
-    key, entry = made("Ed25519").public, made("Ed25519").sign()
-    assert key.signature_bytes == 64
-    entry["signature"] = base64url.encode(change(base64url.decode(str(entry["signature"]))))
-    assert verdict(entry, key) == "sig.bad"
-
-
-PSS: dict[str, tuple[HashAlgorithm, int, HashAlgorithm]] = {
-    "no salt": (SHA256(), 0, SHA256()),
-    "a salt of SHA-1's length": (SHA256(), 20, SHA256()),
-    "a salt one byte short": (SHA256(), 31, SHA256()),
-    "a salt one byte longer": (SHA256(), 33, SHA256()),
-    "the longest salt": (SHA256(), 222, SHA256()),
-    "MGF1 by SHA-1": (SHA1(), 32, SHA256()),
-    "MGF1 by SHA-384": (SHA384(), 32, SHA256()),
-    "PS384": (SHA384(), 48, SHA384()),
-}
-
-
-@pytest.mark.parametrize(("mask", "salt", "digest"), PSS.values(), ids=PSS)
-def test_pss_in_one_form(mask: HashAlgorithm, salt: int, digest: HashAlgorithm) -> None:
+@pytest.mark.parametrize(("mask", "salt", "digest", "expected"), PSS.values(), ids=PSS)
+def test_pss_in_one_form(
+    mask: HashAlgorithm, salt: int, digest: HashAlgorithm, expected: str
+) -> None:
     """PS256 is SHA-256, MGF1 with SHA-256 and a salt of 32 bytes, nothing else (RFC 7518 3.5)."""
-    native, key = rsa_key().private_key, made("PS256").public
+    native, entry = rsa_key().private_key, made("PS256").sign()
     assert isinstance(native, rsa.RSAPrivateKey)
-    exact = padding.PSS(padding.MGF1(SHA256()), 32)
-    check_input(key, input_of(key), native.sign(input_of(key), exact, SHA256()))
-    other = padding.PSS(padding.MGF1(mask), salt)
-    assert forged(key, native.sign(input_of(key), other, digest)) == "sig.bad"
+    signing_input = f"{entry['protected']}.{base64url.encode(PAYLOAD)}".encode()
+    signature = native.sign(signing_input, padding.PSS(padding.MGF1(mask), salt), digest)
+    entry["signature"] = base64url.encode(signature)
+    assert verdict(entry, made("PS256").public) == expected
 
 
-@pytest.mark.parametrize("alg", RSA_ALGS)
-@pytest.mark.parametrize(
-    "change",
-    [lambda s: b"", lambda s: b"\0" + s, lambda s: s[:-1], lambda s: bytes(len(s) - 1) + b"\1"],
-)
-def test_rsa_forgery(alg: str, change: Callable[[bytes], bytes]) -> None:
-    """Whatever is not the signature, at the length of the modulus, is refused."""
-    entry = made("RS256").sign(alg=alg)
-    signature = base64url.decode(str(entry["signature"]))
-    assert forged(respelt(made("RS256"), alg), change(signature)) == "sig.bad"
-
-
-# ------------------------------------------------------------------ what others made
+# What others made.
 
 
 # The public halves, signing inputs and signatures of the standards' examples.
@@ -370,22 +328,13 @@ EXAMPLES: dict[str, tuple[dict[str, Json], str, str]] = {
 @pytest.mark.parametrize(("jwk", "signing_input", "signature"), EXAMPLES.values(), ids=EXAMPLES)
 def test_the_standards_examples(jwk: dict[str, Json], signing_input: str, signature: str) -> None:
     """The examples verify, and not with one character of the payload changed."""
-    key, value = PublicKey.from_jwk(jwk, algorithms=ALGORITHMS), base64url.decode(signature)
+    key, value = PublicKey.from_jwk(jwk), base64url.decode(signature)
     check_input(key, signing_input.encode(), value)
     with pytest.raises(SignatureRefused, match=r"sig\.bad"):
         key.check(signing_input.partition(".")[0], b"another payload", value)
 
 
 # What we rely on joserfc for, line by line: a new version that differs fails here first.
-
-
-def is_good(header: str, payload: bytes, signature: bytes, key: PublicKey) -> bool:
-    """Whether joserfc finds a signature good, asked in the one way that we ask it."""
-    try:
-        key.check(header, payload, signature)
-    except SignatureRefused:
-        return False
-    return True
 
 
 def test_the_signature_of_the_largest_rsa_key_is_not_too_long() -> None:
@@ -402,21 +351,14 @@ def test_no_algorithm_of_ours_is_warned_of(alg: str) -> None:
     key = made("Ed25519" if alg == "EdDSA" else alg)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        entry = key.sign(b"{}", alg=alg)
-    signature = base64url.decode(str(entry["signature"]))
-    assert is_good(str(entry["protected"]), b"{}", signature, key.public)
+        entry = key.sign(alg=alg)
+    assert verdict(entry, key.public) == "good"
 
 
 @pytest.mark.parametrize(
     "header", ["", "e30", "eyJhbGciOiJub25lIn0", "W10", "AA", "bnVsbA", "!", "eyJhbGciOjF9"]
 )
-def test_garbage_is_no_signature_and_no_crash(es256: PrivateKey, header: str) -> None:
+def test_garbage_is_no_signature_and_no_crash(header: str) -> None:
     """Whatever joserfc raises, nothing of it gets out."""
-    assert not is_good(header, b"{}", bytes(64), es256.public)
-
-
-@pytest.mark.parametrize("name", ["HS256", "none", "ES256K", "Ed448", ""])
-def test_our_registry_knows_no_other_algorithm(name: str) -> None:
-    """Whatever a header says that was not refused before."""
-    with pytest.raises(JoseError):
-        REGISTRY.get_alg(name)
+    with pytest.raises(SignatureRefused, match=r"sig\.bad"):
+        made("ES256").public.check(header, b"{}", bytes(64))

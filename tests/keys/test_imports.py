@@ -273,7 +273,7 @@ def test_an_rsa_key_in_pkcs12_needs_its_certificate(
     if kind == "EC":
         assert import_private_key(file.read_bytes(), password=lambda: PASSWORD)
         return
-    with pytest.raises(KeyRefused, match="without its certificate") as caught:
+    with pytest.raises(KeyRefused, match="may be, for RSASSA-PSS alone") as caught:
         import_private_key(file.read_bytes(), password=lambda: PASSWORD)
     assert caught.value.code == "key.unsupported"
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from cardsign.jose import base64url
-from cardsign.jose.jwk import jose_key
+from cardsign.jose.jwk import jwk_of
 from cardsign.jose.keys import PrivateKey, raw_from_der
 from tests.keys.elsewhere import (
     Answer,
@@ -65,7 +65,7 @@ class Vault:
         if method == "GET" and self.is_secretive:
             return 403, JSON, {"error": {"code": "Forbidden", "message": "no keys/get"}}
         if method == "GET":
-            jwk = jose_key(native.public_key(), "RS256").as_dict(private=False)
+            jwk = jwk_of(native.public_key())
             key = {**jwk, "kid": kid, "kty": f"{jwk['kty']}-HSM"}
             return 200, JSON, {"key": key, "attributes": {"enabled": True}}
         assert action == ["sign"]
@@ -82,7 +82,7 @@ def sign_digest(native: Any, algorithm: str, digest: bytes) -> bytes:
         assert algorithm == "RS256"
         return native.sign(digest, padding.PKCS1v15(), HASHED)
     assert algorithm == "ES256"
-    return raw_from_der(native.sign(digest, ec.ECDSA(HASHED)), size=32)
+    return raw_from_der(native.sign(digest, ec.ECDSA(HASHED)))
 
 
 class Credential:

@@ -191,7 +191,7 @@ def holders(number: int, threshold: int = 1) -> Members:
 
 
 X, Y = sorted([thumbprint("x"), thumbprint("y")])
-PADDED = "AA" + key("ann").public.numbers["x"]
+PADDED = "AA" + key("ann").public.jwk()["x"]
 #: What a keyset statement says in place of the honest members, and the code that refuses it.
 KEYSETS: dict[str, tuple[Members, str]] = {
     "an unknown format": ({"format": "cardsign-keyset/2"}, "format"),

@@ -177,7 +177,7 @@ def test_a_key_that_is_for_another_algorithm_now_is_judged_anew() -> None:
     verifier = Verifier(Policy.from_jwks_url(url, origin=ORIGIN))
 
     def verdict(alg: str) -> str:
-        listed = {**key.public.numbers, "kid": "k", "use": "sig", "alg": alg}
+        listed = {**key.public.jwk(), "kid": "k", "use": "sig", "alg": alg}
         jwks = json.dumps({"keys": [listed]}).encode()
         supplied = SuppliedStatements(untrusted_jwks=jwks, jwks_url=url)
         return verifier.examine(card, statements=supplied, url=ORIGIN).verdict
