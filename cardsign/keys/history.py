@@ -18,7 +18,7 @@ from cardsign.keys.ledger import ENDED, Event, HeldStatement, KeyRecord, StoreSt
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements import keyset as keysets
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import IssuerKey, KeysetStatement, OnlineRole
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, OnlineRole, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.times import utc
 
@@ -35,7 +35,7 @@ def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
     verified: list[KeysetStatement] = store.verified_keysets
     for kept in store.load().keysets[len(verified) :]:
         with _checking(store, kept):
-            statement = keysets.read_keyset(_read(store, kept))
+            statement = read_keyset(_read(store, kept))
             _check_named(kept, statement.number, statement.digest)
             keysets.check_step(statement, verified[-1] if verified else None)
         verified.append(statement)
