@@ -23,7 +23,7 @@ from cardsign.files import CONFIG_FILE, leads_outside, outside, walk
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import secrets
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
-from cardsign.keys.ledger import ROLES
+from cardsign.keys.ledger import ROLES, Role, passphrase_variable
 from cardsign.keys.signers import Access, list_public_keys, user_policy, user_secrets
 from cardsign.keys.store import KeyStore, StorePlace, StoreUser, is_taken, open_store, read_place
 from cardsign.times import second
@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 
 KEYSTORE_VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_KEYSTORE: Final = "keys"
-RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
-ROLE_VARIABLES: Final = {
-    "root": "CARDSIGN_ROOT_PASSPHRASE",
-    "card": "CARDSIGN_CARD_PASSPHRASE",
-    "release": "CARDSIGN_RELEASE_PASSPHRASE",
-}
+RECOVERY_VARIABLE: Final = passphrase_variable("recovery")
 
 alg_option: Final = click.option(
     "--alg",
@@ -121,21 +116,21 @@ class KeystoreOptions:
         """Return the key store if there is one; for commands that only profit from it."""
         return self.open() if is_taken(self.located()) else None
 
-    def source(self, role: str = "") -> secrets.PassphraseSource:
+    def source(self, role: Role | None = None) -> secrets.PassphraseSource:
         """Return where the passphrase of a role's keys comes from.
 
         An option decides, then the role's own variable, then the role's file in the user's
         settings, then the variable of all roles, then a terminal.
         """
-        variable = ROLE_VARIABLES.get(role, "")
         file = self.passphrase_file
-        if role and file is None:
+        if role is not None and file is None:
+            variable = passphrase_variable(role)
             if variable in os.environ:
                 return secrets.PassphraseSource(environment=os.environ, variable=variable)
             file = user_policy(os.environ).passphrase_files.get(role)
         return secrets.PassphraseSource(file, os.environ, secrets.terminal_prompt())
 
-    def new_passphrase(self, role: str, *, keys: str = "") -> bytes:
+    def new_passphrase(self, role: Role, *, keys: str = "") -> bytes:
         """Return the passphrase of a new key of a role; `keys` names all that get it."""
         question = f"New passphrase of the {keys or f'{role} keys'}: "
         return secrets.read_passphrase(self.source(role), question=question, is_new=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import fields
@@ -30,7 +29,6 @@ from cardsign.keys.signers import (
     check_possession,
     list_public_keys,
     open_signer,
-    user_policy,
 )
 from cardsign.times import day
 
@@ -340,9 +338,7 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
     source = secrets.PassphraseSource(new_passphrase_file, prompt=secrets.terminal_prompt())
     new = secrets.read_passphrase(source, question=question, is_new=True)
     changed = store.change_passphrase(records, old, new, now=moment())
-    file = user_policy(os.environ).passphrase_files.get(role)
-    where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
-    where += f", or {issuer.ROLE_VARIABLES[role]}" if role in issuer.ROLE_VARIABLES else ""
+    where = f"`{role}` of [passphrase_files], or {ledger.passphrase_variable(role)}"
     report = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
     notes = [
         f"changed the passphrase of {len(changed)} of {counted(len(records), f'{role} key')}",
