@@ -9,7 +9,7 @@ import ssl
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -121,18 +121,16 @@ def endless(connection: ssl.SSLSocket) -> None:
         connection.sendall(b" " * 4096)
 
 
+def slow(connection: Any) -> None:
+    """The head after most of the time, which does not begin anew."""
+    for data in (HEAD, *[b" "] * 8):
+        time.sleep(0.7 if data is HEAD else 0.1)
+        connection.sendall(data)
+
+
 def silent(connection: Any) -> None:
     connection.sendall(HEAD)
     connection.recv(1)
-
-
-def test_an_honest_agent(network: Network) -> None:
-    """Its message is the answer; the token was in the one request."""
-    host = network.host("tides.example", result(MESSAGE))
-    assert call(network).text == "at noon"
-    assert host.targets == ["POST /a2a"]
-    assert host.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
-    assert host.requests[0].headers["user-agent"].startswith("cardsign")
 
 
 def deep(levels: int) -> Any:
@@ -183,6 +181,7 @@ HOSTILE: dict[str, tuple[Answer, str]] = {
     "a huge answer": (http(b"x", content_length=str(10**9)), "fetch.too_large"),
     "an answer without end": (Takeover(endless), "fetch.too_large"),
     "silence": (Takeover(silent), "fetch.timeout"),
+    "white space for longer than it may take": (Takeover(slow), "fetch.timeout"),
     "events that nobody asked for": (EVENTS, "fetch.content_type"),
     "a member twice": (written('{}, "result": {}'), "call.error"),
 }  # fmt: skip
@@ -201,9 +200,12 @@ def test_a_hostile_agent(
     with caplog.at_level(logging.DEBUG), pytest.raises(CardsignError) as caught:
         call(network, seconds=1 if code == "fetch.timeout" else PATIENCE)
 
-    assert caught.value.code == code
-    assert caught.value.exit_status == 3
+    assert (caught.value.code, caught.value.exit_status) == (code, 3)
     assert caught.value.message.isprintable()
+    below: BaseException | None = caught.value
+    while below is not None:  # whoever logs all that an error holds logs no header of ours
+        assert not isinstance(below, httpx.RequestError | httpx.HTTPStatusError)
+        below = below.__cause__ or below.__context__
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
     assert TOKEN not in shown + caplog.text
     assert network.told(TOKEN.encode()) == {"tides.example"}
@@ -268,27 +270,6 @@ def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Net
     ]
 
 
-def test_an_answer_that_repeats_the_token(network: Network) -> None:
-    """It is masked wherever it stands; the rest of the answer is not touched."""
-    told = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": f"you are {TOKEN}!"}]}
-    network.host("tides.example", result({"message": {**told, "contextId": TOKEN}}))
-    reply = call(network)
-    assert reply.text == "you are (the credential)!"
-    assert TOKEN not in repr(reply)
-
-
-def test_errors_hold_no_request(network: Network) -> None:
-    """Whoever logs all that an error holds logs no header of ours."""
-    for answer in (http(b"<html>"), http(b"{}", status="500 No"), EVENTS):
-        network.host("tides.example", answer)
-        with pytest.raises(CardsignError) as caught:
-            call(network)
-        below: BaseException | None = caught.value
-        while below is not None:
-            assert not isinstance(below, httpx.RequestError | httpx.HTTPStatusError)
-            below = below.__cause__ or below.__context__
-
-
 PARTS = [{"text": "at "}, {"url": "https://tides.example/map"}, {"data": {"hour": 12}}]
 
 
@@ -303,52 +284,43 @@ def task(state: str, **members: Any) -> dict[str, Any]:
     return {"task": {"id": "t", "contextId": "c", "status": status, **members}}
 
 
-ENDINGS: dict[str, tuple[dict[str, Any], str, bool, int]] = {
-    "a final state": (task("COMPLETED", artifacts=ARTIFACTS), "at noon", True, 2),
-    "an artifact of a task at work": (task("WORKING", artifacts=ARTIFACTS), "at noon", False, 2),
-    "a task at work": (task("WORKING"), "", False, 0),
-    "the words of a status": (task("COMPLETED", words=WORDS), "at ", True, 2),
-    "a message": (MESSAGE, "at noon", True, 0),
+def of(state: str, text: str = "", unshown: int = 0, *, is_final: bool = True) -> tuple[Any, ...]:
+    """What is read of that task."""
+    return text, f"TASK_STATE_{state}", "t", "c", is_final, unshown
+
+
+MASKED = "(the credential)"
+ECHO = {**WORDS, "parts": [{"text": f"you are {TOKEN}!"}], "contextId": TOKEN}
+REPLIES: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
+    "a message": (MESSAGE, ("at noon", "", "", "", True, 0)),
+    "the token": ({"message": ECHO}, (f"you are {MASKED}!", "", "", MASKED, True, 0)),
+    "a final state": (task("COMPLETED", artifacts=ARTIFACTS), of("COMPLETED", "at noon", 2)),
+    "an artifact of a task at work": (
+        task("WORKING", artifacts=ARTIFACTS),
+        of("WORKING", "at noon", 2, is_final=False),
+    ),
+    "a task at work": (task("WORKING"), of("WORKING", is_final=False)),
+    "the words of a status": (task("REJECTED", words=WORDS), of("REJECTED", "at ", 2)),
 }
 
 
-@pytest.mark.parametrize(("answer", "text", "is_final", "unshown"), ENDINGS.values(), ids=ENDINGS)
-def test_whether_an_answer_is_whole(
-    answer: dict[str, Any], text: str, is_final: bool, unshown: int, network: Network
+@pytest.mark.parametrize(("answer", "reply"), REPLIES.values(), ids=REPLIES)
+def test_what_an_honest_agent_answers(
+    answer: dict[str, Any], reply: tuple[Any, ...], network: Network
 ) -> None:
-    """An answer may come before the task ends, and parts may be no text."""
-    network.host("tides.example", result(answer))
-    reply = call(network)
-    assert (reply.text, reply.is_final, reply.unshown) == (text, is_final, unshown)
-
-
-def test_a_task_says_what_its_status_says(network: Network) -> None:
-    """Where it has no artifacts; and what it came to."""
-    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "no boat"}]}
-    status = {"state": "TASK_STATE_REJECTED", "message": message}
-    network.host("tides.example", result({"id": "t", "contextId": "c", "status": status}))
-    reply = asyncio.run(agent(network, header=None).ask_task("t"))
-    assert (reply.text, reply.is_refusal, reply.is_final) == ("no boat", True, True)
-    assert (reply.task, reply.context) == ("t", "c")
-    with pytest.raises(CallFailed, match="another task than it was asked"):
-        asyncio.run(agent(network, header=None).ask_task("other"))
-
-
-def slow_twice(connection: Any) -> None:
-    """The head after most of the time, then white space for as long again."""
-    time.sleep(0.7)
-    connection.sendall(HEAD)
-    for _ in range(8):
-        time.sleep(0.1)
-        connection.sendall(b" ")
-
-
-def test_the_time_is_for_all_of_it(network: Network) -> None:
-    """A late head does not begin it anew."""
-    network.host("tides.example", Takeover(slow_twice))
-    with pytest.raises(CardsignError) as caught:
-        call(network, seconds=1)
-    assert caught.value.code == "fetch.timeout"
+    """It may come before the task ends, and parts may be no text; the token is in one request."""
+    host = network.host("tides.example", result(answer))
+    received = call(network)
+    assert astuple(received) == reply
+    assert received.is_refusal is (received.state == "TASK_STATE_REJECTED")
+    assert host.targets == ["POST /a2a"]
+    assert host.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
+    assert host.requests[0].headers["user-agent"].startswith("cardsign")
+    if received.task:
+        network.host("tides.example", result(answer["task"]))
+        assert asyncio.run(agent(network).ask_task("t")) == received
+        with pytest.raises(CallFailed, match="another task than it was asked"):
+            asyncio.run(agent(network).ask_task("other"))
 
 
 def test_a_card_that_the_sdk_cannot_read(network: Network) -> None:
@@ -397,21 +369,6 @@ def talk(network: Network, use: Any = told, **how: Any) -> Any:
 
 def serve(network: Network, card: bytes, agent: Answer = AT_NOON) -> Host:
     return network.host("tides.example", {PATH: http(card), "/a2a": agent})
-
-
-def test_a_trusted_agent_answers(network: Network) -> None:
-    """The client is the SDK's; what it asks is the endpoint of the verified card."""
-    from a2a.client import Client
-
-    host = serve(network, sign(PUBLIC, key("card")))
-
-    async def use(client: Client) -> str:
-        assert isinstance(client, Client)
-        first = await told(client)
-        return first + ", " + await told(client, "and then?")
-
-    assert talk(network, use) == "at noon, at noon"
-    assert host.targets == [f"GET {PATH}", "POST /a2a", "POST /a2a"]
 
 
 def test_a_real_agent_of_the_sdk() -> None:
@@ -469,41 +426,33 @@ def test_the_credential_goes_inside_the_issuers_origins(network: Network) -> Non
     assert "evil.example" not in network.names
 
 
-def test_the_extended_card_is_not_fetched_unverified(network: Network) -> None:
-    """The SDK would take it in place of the verified one."""
+def test_the_client_calls_its_endpoint_and_ends_with_the_verdict(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the SDK's. A later call would rest on a card that may be revoked by then."""
+    from a2a.client import Client
     from a2a.types import GetExtendedAgentCardRequest
+
+    from cardsign.integrations import calling
 
     card = {**PUBLIC, "capabilities": {"extendedAgentCard": True}}
     host = serve(network, sign(card, key("card")))
-
-    async def use(client: Any) -> None:
-        await client.get_extended_agent_card(GetExtendedAgentCardRequest())
-
-    with pytest.raises(UsageFault, match="extended"):
-        talk(network, use)
-    assert host.targets == [f"GET {PATH}"]
-
-
-def test_the_client_ends_with_the_verdict(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A later call would rest on a card that may be revoked by then."""
-    from cardsign.integrations import calling
-
-    host = serve(network, sign(PUBLIC, key("card")))
     begun = datetime(2026, 3, 1, tzinfo=UTC)
     now = begun
     monkeypatch.setattr(  # pinned keys set no end, so this verdict is given one
         calling.VerifiedCard, "valid_until", property(lambda card: begun + timedelta(hours=1))
     )
 
-    async def use(client: Any) -> None:
+    async def use(client: Client) -> None:
         nonlocal now
-        assert await told(client) == "at noon"
+        assert isinstance(client, Client)
+        assert [await told(client), await told(client, "and then?")] == ["at noon"] * 2
+        with pytest.raises(UsageFault, match="extended"):  # which the SDK would take unverified
+            await client.get_extended_agent_card(GetExtendedAgentCardRequest())
         now = begun + timedelta(hours=2)
         await told(client)
 
     with pytest.raises(CallFailed) as caught:
         talk(network, use, clock=lambda: now)
     assert caught.value.code == "call.verdict_over"
-    assert host.targets == [f"GET {PATH}", "POST /a2a"]
+    assert host.targets == [f"GET {PATH}", "POST /a2a", "POST /a2a"]

@@ -162,9 +162,12 @@ REST = "HTTP+JSON"
 OLD_REST = {**PUBLIC_0_3, "preferredTransport": REST}
 NEW_METHOD, OLD_METHOD = "GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"
 FINAL_SLASH = interface(REST, path="/rest/v1/")
+HARBOUR = {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}}
+WITH_KEY = put(PUBLIC, "/securitySchemes/harbour", HARBOUR)
 #: A card, what is asked by it, and the method of JSON-RPC (A2A 1.0 9.4.11, 0.3 7.10).
 WAYS: dict[str, tuple[Card, str, str]] = {
     "JSON-RPC, the card's first": (PUBLIC, "POST /a2a", NEW_METHOD),
+    "by an API key": (WITH_KEY, "POST /a2a", NEW_METHOD),
     "HTTP+JSON": (interface(REST), "GET /a2a/extendedAgentCard", ""),
     "HTTP+JSON with a final slash": (FINAL_SLASH, "GET /rest/v1/extendedAgentCard", ""),
     "JSON-RPC for a tenant": (interface("JSONRPC", "t1"), "POST /a2a", NEW_METHOD),
@@ -186,7 +189,11 @@ def test_the_extended_card_is_given(
     assert [skill["id"] for skill in met.report.card["skills"]] == ["tides", "pilots"]
     asked = site.host.requests[-1]
     assert f"{asked.method} {asked.target}" == request_line
-    assert asked.headers["authorization"] == f"Bearer {TOKEN}"
+    name, value = ("authorization", f"Bearer {TOKEN}")
+    if card is WITH_KEY:
+        name, value = ("x-api-key", TOKEN)
+        assert "authorization" not in asked.headers
+    assert asked.headers[name] == value
     assert asked.headers["user-agent"].startswith("cardsign")
     assert site.secret_told() == {"tides.example"}
     assert [seen for seen in site.host.requests if TOKEN.encode() in seen.head] == [asked]
@@ -196,15 +203,6 @@ def test_the_extended_card_is_given(
         call |= {"params": {"tenant": "t1"}} if tenant else {}
         assert json.loads(asked.body) == call
         assert asked.headers["a2a-version"] == ("1.0" if method == NEW_METHOD else "0.3")
-
-
-def test_another_manner_by_the_card_or_by_the_user(network: Network) -> None:
-    """An API key goes in the header that the signed card names, or the user's own file."""
-    scheme = {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}}
-    site = tides(network, put(PUBLIC, "/securitySchemes/harbour", scheme))
-    assert ask(partner(site)).report.verdict == "trusted"
-    assert site.host.requests[-1].headers["x-api-key"] == TOKEN
-    assert "authorization" not in site.host.requests[-1].headers
 
 
 def test_the_library_returns_a_trusted_extended_card(site: Tides) -> None:
@@ -232,6 +230,10 @@ SWAPS: dict[str, tuple[bytes, str]] = {
     "another audience": (own(extended(audience=OTHER_AUDIENCE)), "extended.audience_mismatch"),
     "a stranger's card": (sign(extended(), key("mallory")), "key.unknown"),
     "a card that calls elsewhere": (own(ELSEWHERE), "card.origin_mismatch"),
+    "one of another agent": (
+        own(extended(interface("JSONRPC", path="/other-agent"))),
+        "extended.other_agent",
+    ),
 }
 
 
@@ -292,32 +294,6 @@ def test_a_header_goes_to_its_own_origin_alone(network: Network) -> None:
     assert network.names == []
 
 
-def test_an_extended_card_of_another_agent(site: Tides) -> None:
-    """Genuine, for this audience and current: and at an endpoint of its own."""
-    site.overrides["/a2a"] = answering(own(extended(interface("JSONRPC", path="/other-agent"))))
-    report = ask(partner(site)).report
-    assert (report.verdict, report.card) == ("untrusted", None)
-    assert codes(report)[0] == "extended.other_agent"
-
-
-def test_errors_hold_no_request(site: Tides) -> None:
-    """Nor words of a peer who repeats the credential: whoever logs a context logs neither."""
-    rpc_error = b'{"jsonrpc":"2.0","id":"cardsign","error":{"code":-32603,"message":"%b"}}'
-    for answer in (
-        http(rpc_error % TOKEN.encode()),
-        http(b'{"%b": 1, "%b": 2}' % (TOKEN.encode(), TOKEN.encode())),
-        http(b"", status="307 There", location="https://evil.example/"),
-    ):
-        site.overrides["/a2a"] = answer
-        with pytest.raises(CardsignError) as caught:
-            ask(partner(site))
-        below: BaseException | None = caught.value
-        while below is not None:
-            assert not isinstance(below, httpx.RequestError)
-            assert TOKEN not in str(below)
-            below = below.__cause__ or below.__context__
-
-
 # ------------------------------------------------------------------ where the token goes
 
 
@@ -359,6 +335,7 @@ def rpc(members: bytes, call_id: bytes = b"cardsign") -> bytes:
     return http(b'{"jsonrpc":"2.0","id":"' + call_id + b'",' + members + b"}")
 
 
+T, REFUSED = TOKEN.encode(), "credential.refused"
 NOT_CONFIGURED = b'"error":{"code":-32007,"message":"none for you"}'
 THERE = http(b"{}", status="307 There", location=EVIL)
 FORBIDDEN = challenged(EVIL_METADATA, status="403 Forbidden")
@@ -373,6 +350,8 @@ ANSWERS: dict[str, tuple[Answer, str | None]] = {
     "a redirect that keeps the method": (THERE, "fetch.status"),
     "headers that lead on": (with_hints, None),
     "an error that repeats the token": (an_echo, "call.error"),
+    "members that are the token": (http(b'{"%b": 1, "%b": 2}' % (T, T)), "call.error"),
+    "a challenge that cannot be shown": (challenged('Bearer realm="\x1b[2J\u202e"'), REFUSED),
     "a challenge that repeats the token": (an_echo_in_a_challenge, "credential.refused"),
     "a page": (http(b"<html>", content_type="text/html"), "fetch.content_type"),
     "another call's answer": (rpc(b'"result":%b', b"1"), "call.error"),
@@ -394,25 +373,24 @@ def test_no_answer_leads_the_token_elsewhere(
     """It is sent once, to the peer alone; nobody else is even looked up, and nothing shows it."""
     network.host("evil.example", http(b"{}"))
     site.overrides["/a2a"] = answer
+    below: BaseException | None = None
     with caplog.at_level(logging.DEBUG):
         try:
-            shown, found = repr(ask(partner(site))), None
+            shown, met = repr(ask(partner(site))), None
         except CardsignError as error:
-            shown, found = "".join(traceback.format_exception(error)) + repr(error), error.code
-    assert found == code
+            below, met = error, error.code
+            shown = "".join(traceback.format_exception(error)) + repr(error)
+    assert met == code
+    assert below is None or below.args[0].isprintable()
+    assert ("it says it wants: " in shown) is (met == REFUSED)
+    while below is not None:  # whoever logs a context logs neither our request nor their words
+        assert not isinstance(below, httpx.RequestError)
+        assert TOKEN not in str(below)
+        below = below.__cause__ or below.__context__
     assert site.secret_told() == set(network.names) == {"tides.example"}
     assert set(network.dialled) == {"tides.example:443"}
     assert sum(TOKEN.encode() in request.head for request in site.host.requests) == 1
     assert TOKEN not in shown + caplog.text
-
-
-def test_a_challenge_is_explained(site: Tides) -> None:
-    """Its words are shown on one harmless line, as the peer's own."""
-    site.overrides["/a2a"] = challenged('Bearer realm="\x1b[2J\u202e"')
-    with pytest.raises(CallFailed, match="answered 401") as caught:
-        ask(partner(site))
-    assert "it says it wants: Bearer realm=" in caught.value.message
-    assert caught.value.message.isprintable()
 
 
 def edited_interface() -> bytes:

@@ -7,6 +7,7 @@ import itertools
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from cardsign.net.connection import IPAddress
 from cardsign.net.fetch import Exchange, FetchSettings
 from cardsign.net.guarded import GuardedTransport, GuardRefused
 from cardsign.urls import parse_origin
-from tests.net.internet import Host, Network, Request, Takeover
+from tests.net.internet import Answer, Host, Network, Request, Takeover
 from tests.net.peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving
 from tests.net.ways_to_ask import SOON, Call, called
 
@@ -34,10 +35,12 @@ def peer(network: Network) -> Host:
     return network.host("agent.example", http())
 
 
-def refused(call: Call, *args: Any, **options: Any) -> GuardRefused:
+def code_of(call: Call, *args: Any, **options: Any) -> str:
+    """The code with which a request is refused."""
     with pytest.raises(GuardRefused) as caught:
         call(*args, **options)
-    return caught.value
+    assert isinstance(caught.value.__cause__, FetchFailed)
+    return caught.value.__cause__.code
 
 
 # ----------------------------------------------------------------------- honest use
@@ -47,10 +50,8 @@ def test_an_honest_call(call: Call, network: Network, peer: Host) -> None:
     """What was sent arrives, and so does the answer, whatever its status and type."""
     answer = http(b"busy", status="503 Later", content_type="text/plain", retry_after="9")
     peer.answers = answer.replace(b"content-length", b"x-name: \xe9\r\ncontent-length")
-    response = call(
-        "POST", URL + "?a=b", network.settings(), content=b"hello", headers={"X-A": "c"}
-    )
-
+    how: Any = {"content": b"hello", "headers": {"X-A": "c"}, "origins": ["https://agent.example"]}
+    response = call("POST", URL + "?a=b", network.settings(), **how)
     assert (response.status_code, response.content) == (503, b"busy")
     assert response.headers["retry-after"] == "9"
     assert response.headers["x-name"] == "\xe9"  # any bytes are handed on, not tripped over
@@ -63,7 +64,7 @@ def test_an_honest_call(call: Call, network: Network, peer: Host) -> None:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
 def test_methods(call: Call, method: str, network: Network, peer: Host) -> None:
     """A client may use any."""
-    peer.answers = http(b"", content_length="9" * 4) if method == "HEAD" else http(b"{}")
+    peer.answers = http(b"", content_length="9999") if method == "HEAD" else http(b"{}")
     assert call(method, URL, network.settings()).status_code == 200
     assert peer.requests[0].method == method
 
@@ -71,19 +72,15 @@ def test_methods(call: Call, method: str, network: Network, peer: Host) -> None:
 # ------------------------------------------------------------------------ elsewhere
 
 
-REDIRECTS = [300, 301, 302, 303, 304, 305, 307, 308]
-
-
-@pytest.mark.parametrize("status", REDIRECTS)
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 305, 307, 308])
 def test_redirects(call: Call, status: int, network: Network, peer: Host) -> None:
     """A client who would follow one has nothing to follow, and the other host hears nothing."""
     other = network.host("other.example", http())
     peer.answers = http(status=f"{status} There", location="https://other.example/")
     secret = {"Authorization": "Bearer s3cret"}
-    error = refused(call, "POST", URL, network.settings(), headers=secret, content=b"{}")
-
-    assert error.__cause__.code == "fetch.status"
-    assert "Redirects are not followed" in error.__cause__.hint
+    with pytest.raises(GuardRefused, match=r"^fetch\.status: ") as caught:
+        call("POST", URL, network.settings(), headers=secret, content=b"{}")
+    assert "Redirects are not followed" in caught.value.__cause__.hint  # type: ignore[union-attr]
     assert network.told(b"s3cret") == {"agent.example"}
     assert (other.streams, network.names) == ([], ["agent.example"])
     assert network.dialled == ["agent.example:443"]
@@ -107,7 +104,7 @@ def test_elsewhere(
     """A request to any other place than the given ones is refused before a name is looked up."""
     other = network.host("other.example", http())
     how = {"origins": origins, "headers": {"Authorization": "Bearer s3"}}
-    assert refused(call, "POST", url, network.settings(), **how).__cause__.code == code
+    assert code_of(call, "POST", url, network.settings(), **how) == code
     assert (network.names, network.dialled, other.streams) == ([], [], [])
     assert call("GET", URL, network.settings(), origins=[HOME]).status_code == 200
 
@@ -116,41 +113,35 @@ INSIDE = ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:
 
 
 @pytest.mark.parametrize("address", INSIDE)
-def test_inside(call: Call, address: str) -> None:
-    """A name that leads inside is not connected, nor is one that leads there only in part."""
+def test_inside(call: Call, address: str, network: Network, peer: Host) -> None:
+    """A name that leads inside is not connected, nor is one that leads there only in part.
+
+    Nothing is left from an earlier request that a later one could use unchecked.
+    """
     for addresses in ([address], ["93.184.215.14", address]):
         dial = NoDial()
         settings = FetchSettings(resolver=Names(addresses), dial=dial)
-        assert refused(call, "GET", URL, settings).__cause__.code == "fetch.forbidden_address"
+        assert code_of(call, "GET", URL, settings) == "fetch.forbidden_address"
         assert dial.asked == []
-
-
-def test_the_second_request_is_checked_as_the_first(network: Network, peer: Host) -> None:
-    """Nothing is left from the first request that the second could use unchecked."""
     with httpx.Client(transport=GuardedTransport(network.settings())) as client:
         assert client.get(URL).status_code == 200
-        network.resolves("agent.example", ["127.0.0.1"])
-        assert refused(client.get, URL).__cause__.code == "fetch.forbidden_address"
-    assert network.names == ["agent.example", "agent.example"]
+        network.resolves("agent.example", [address])
+        assert code_of(client.get, URL) == "fetch.forbidden_address"
+    assert network.names == ["agent.example"] * 2
     assert network.dialled == ["agent.example:443"]
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "HTTP_PROXY"])
-def test_proxies_of_the_environment(
+def test_what_a_client_does_not_decide(
     call: Call, variable: str, network: Network, peer: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are not used, by a client that believes the environment."""
+    """Host, server name, target, framing and proxy are ours, whatever it or a variable sets."""
     monkeypatch.setenv(variable, "http://proxy.example:3128")
-    assert call("GET", URL, network.settings()).content == CARD
-    assert network.names == ["agent.example"]
-
-
-def test_what_a_client_does_not_decide(call: Call, network: Network, peer: Host) -> None:
-    """Host, server name, target and framing are ours, whatever it sets."""
     theirs = {"Host": "evil.example", "Accept-Encoding": "gzip", "Connection": "upgrade"}
     theirs |= {"Upgrade": "websocket", "TE": "trailers", "Proxy-Authorization": "Basic czM="}
     extensions = {"sni_hostname": "evil.example", "target": b"/elsewhere"}
-    call("GET", URL, network.settings(), headers=theirs, extensions=extensions)
+    answer = call("GET", URL, network.settings(), headers=theirs, extensions=extensions)
+    assert (answer.content, network.names) == (CARD, ["agent.example"])
     (request,) = peer.requests
     assert (request.target, request.headers["host"]) == ("/rpc", "agent.example")
     assert request.headers["accept-encoding"] == "identity"
@@ -159,13 +150,21 @@ def test_what_a_client_does_not_decide(call: Call, network: Network, peer: Host)
     assert request.head.lower().count(b"\r\nhost:") == 1
 
 
-def test_switching_protocols(call: Call, network: Network, peer: Host) -> None:
-    """No peer gets the bare connection."""
+def test_what_is_no_http(call: Call, network: Network, peer: Host) -> None:
+    """What a client gets wrong nobody is sent; no peer gets the bare connection."""
+    assert code_of(call, "GET", URL, network.settings(), headers={"X": "a\nb"}) == "fetch.failed"
+    assert peer.requests == []
     peer.answers = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
-    assert refused(call, "GET", URL, network.settings()).__cause__.code == "fetch.failed"
+    assert code_of(call, "GET", URL, network.settings()) == "fetch.failed"
 
 
-# ----------------------------------------------------------------------- remembering
+def test_servers_of_this_machine(call: Call) -> None:
+    """Only by leave, and then over plain http too."""
+    with serving(http()) as served:
+        assert call("GET", served.url(), LOCAL).content == CARD
+        assert code_of(call, "GET", served.url(), FetchSettings()) == "fetch.url"
+    assert len(served.requests) == 1
+
 
 TO_REMEMBER = {
     "set_cookie": "session=1; Path=/",
@@ -190,51 +189,49 @@ def test_nothing_to_remember(network: Network, peer: Host) -> None:
     assert network.dialled == ["agent.example:443"] * 2
 
 
-# ------------------------------------------------------------------ streams of events
-
+# ------------------------------------------------------------------ streams, and their end
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n"
 
 
-def events(*pauses: float, body: bytes = b"data: {}\n\n") -> Takeover:
-    """A stream of events with these pauses before them."""
+def events(*pauses: float) -> Takeover:
+    """A stream of events of 1000 bytes with these pauses before them."""
 
     def speak(connection: socket.socket) -> None:
         connection.sendall(EVENTS)
         for pause in pauses:
             time.sleep(pause)
-            connection.sendall(body)
+            connection.sendall(b"data: " + b"x" * 994)
 
     return Takeover(speak)
 
 
-LISTENING = {"Accept": "text/event-stream"}
-
-
-NO_END: dict[str, tuple[Takeover, dict[str, float]]] = {
-    "silent": (events(30.0), {"total_timeout": SOON}),
-    "silent, for a client with a limit of its own": (events(30.0), {"timeout": SOON}),
-    "for ever": (events(*[0.02] * 3000), {"total_timeout": SOON}),
+MANY = events(*[0.0] * 100)
+NO_END: dict[str, tuple[Takeover, dict[str, Any], str]] = {
+    "silent": (events(30.0), {"total_timeout": SOON}, "fetch.timeout"),
+    "silent, for a client's own limit": (events(30.0), {"timeout": SOON}, "fetch.timeout"),
+    "for ever": (events(*[0.02] * 3000), {"total_timeout": SOON}, "fetch.timeout"),
+    "too many": (MANY, {"max_bytes": 99_999}, "fetch.too_large"),
+    "just enough": (MANY, {"max_bytes": 100_000}, ""),
 }
 
 
-@pytest.mark.parametrize(("stream", "limit"), NO_END.values(), ids=NO_END)
+@pytest.mark.parametrize(("stream", "limit", "code"), NO_END.values(), ids=NO_END)
 def test_events_without_an_end(
-    call: Call, stream: Takeover, limit: dict[str, float], network: Network, peer: Host
+    call: Call, stream: Takeover, limit: dict[str, Any], code: str, network: Network, peer: Host
 ) -> None:
-    """Neither silence nor endless talk keeps a client."""
+    """Neither silence nor endless talk keeps a client; the limit on bytes is for all of it."""
     peer.answers = stream
-    error = refused(call, "POST", URL, network.settings(), headers=LISTENING, **limit)
-    assert error.__cause__.code == "fetch.timeout"
+    if code:
+        assert code_of(call, "POST", URL, network.settings(), **limit) == code
+    else:
+        assert len(call("POST", URL, network.settings(), **limit).content) == 100_000
 
 
-def test_too_many_events(call: Call, network: Network, peer: Host) -> None:
-    """The limit on bytes is for all of a stream."""
-    peer.answers = events(*[0.0] * 100, body=b"data: " + b"x" * 994)
-    fits = call("POST", URL, network.settings(), headers=LISTENING, max_bytes=100_000)
-    assert len(fits.content) == 100_000
-    error = refused(call, "POST", URL, network.settings(), headers=LISTENING, max_bytes=99_999)
-    assert error.__cause__.code == "fetch.too_large"
+def test_an_upload_without_an_end(network: Network, peer: Host) -> None:
+    """The deadline holds for what is sent as well."""
+    how: Any = {"content": itertools.repeat(b"x" * 65536), "total_timeout": SOON}
+    assert code_of(called, "POST", URL, network.settings(), **how) == "fetch.timeout"
 
 
 def test_events_arrive_one_by_one(network: Network, peer: Host) -> None:
@@ -247,34 +244,18 @@ def test_events_arrive_one_by_one(network: Network, peer: Host) -> None:
         connection.sendall(b"data: 2\n\n")
 
     peer.answers = Takeover(speak)
-    seen: list[str] = []
+    lines: list[str] = []
     with (
         httpx.Client(transport=GuardedTransport(network.settings())) as client,
-        client.stream("GET", URL, headers=LISTENING) as response,
+        client.stream("GET", URL) as response,
     ):
         for line in response.iter_lines():
-            seen.append(line)
+            lines.append(line)
             heard.set()
-    assert [line for line in seen if line] == ["data: 1", "data: 2"]
+    assert [line for line in lines if line] == ["data: 1", "data: 2"]
 
 
-# ------------------------------------------------------------------ errors and leaving
-
-
-def test_a_request_that_is_no_http(call: Call, network: Network, peer: Host) -> None:
-    """What a client gets wrong is refused like anything else, and nobody is sent it."""
-    error = refused(call, "GET", URL, network.settings(), headers={"X-A": "a\nb"})
-    assert error.__cause__.code == "fetch.failed"
-    assert error.request.url == URL
-    assert peer.requests == []
-
-
-def test_servers_of_this_machine(call: Call) -> None:
-    """Only by leave, and then over plain http too."""
-    with serving(http()) as served:
-        assert call("GET", served.url(), LOCAL).content == CARD
-        assert refused(call, "GET", served.url(), FetchSettings()).__cause__.code == "fetch.url"
-    assert len(served.requests) == 1
+# ------------------------------------------------------------------ side by side, and leaving
 
 
 def test_many_tasks_at_once(network: Network, peer: Host) -> None:
@@ -302,23 +283,48 @@ def test_many_tasks_at_once(network: Network, peer: Host) -> None:
     assert bodies == {number: f"/{number}" for number in range(20)}
 
 
-def wait_for_the_end(connection: socket.socket) -> None:
-    """Until the client has closed; OpenSSL 3.6 calls that a broken pipe on a socket pair."""
-    with contextlib.suppress(BrokenPipeError):
-        assert connection.recv(1) == b""
+class Peer:
+    """What a client that leaves was doing, and whether its connection was closed."""
+
+    def __init__(self) -> None:
+        self.begun, self.gone = threading.Event(), threading.Event()
+
+    def answer(self, body: bytes = b"", *, begins: bool = True) -> Answer:
+        """The head of an answer, and no more of its body than this."""
+
+        def speak(connection: socket.socket) -> None:
+            connection.sendall(http(body, content_length="9999"))
+            if begins:
+                self.begun.set()
+            self.wait(connection)
+
+        return Takeover(speak)
+
+    def wait(self, connection: socket.socket) -> None:
+        """Until the client has closed; OpenSSL 3.6 calls that a broken pipe on a socket pair."""
+        with contextlib.suppress(BrokenPipeError):
+            assert connection.recv(1) == b""
+        self.gone.set()
+
+    def dial(self, *_: object) -> socket.socket:
+        """Never agree upon TLS."""
+        ours, theirs = socket.socketpair()
+
+        def listen() -> None:
+            with theirs:
+                assert theirs.recv(65536)  # the client's hello
+                self.begun.set()
+                self.wait(theirs)
+
+        threading.Thread(target=listen, daemon=True).start()
+        return ours
 
 
-async def leave(
-    settings: FetchSettings,
-    begun: threading.Event,
-    kind: type[GuardedTransport] = GuardedTransport,
-    seconds: float = PATIENCE,
-) -> None:
+async def leave(make: Callable[[], GuardedTransport], begun: threading.Event) -> None:
     """Cancel a request as soon as it has begun."""
 
     async def ask() -> None:
-        transport = kind(replace(settings, total_timeout=seconds))
-        async with httpx.AsyncClient(transport=transport, timeout=None) as client:
+        async with httpx.AsyncClient(transport=make(), timeout=None) as client:
             await client.get(URL)
 
     async with anyio.create_task_group() as tasks:
@@ -327,52 +333,40 @@ async def leave(
         tasks.cancel_scope.cancel()
 
 
-def promise(connection: socket.socket, body: bytes = b"") -> None:
-    """Send the head of an answer, and no more of its body than this."""
-    connection.sendall(http(body, content_length="9999"))
-
-
-def test_a_cancelled_task_closes_its_connection(network: Network, peer: Host) -> None:
-    """Who leaves in the middle of an answer leaves nothing open."""
-    begun, gone = threading.Event(), threading.Event()
-
-    def speak(connection: socket.socket) -> None:
-        promise(connection)
-        begun.set()
-        wait_for_the_end(connection)
-        gone.set()
-
-    peer.answers = Takeover(speak)
-    anyio.run(leave, network.settings(), begun)
-    assert gone.wait(PATIENCE)
+@pytest.mark.parametrize("step", ["the answer", "the handshake"])
+def test_a_cancelled_task_closes_its_connection(step: str, network: Network, peer: Host) -> None:
+    """Who leaves in the middle leaves nothing open."""
+    end = Peer()
+    peer.answers = end.answer()
+    # No deadline closes it before this test has given up.
+    settings = replace(network.settings(), total_timeout=2 * PATIENCE)
+    if step == "the handshake":
+        settings = replace(settings, dial=end.dial)
+    anyio.run(leave, partial(GuardedTransport, settings), end.begun)
+    assert end.gone.wait(PATIENCE)
 
 
 def test_a_caller_that_leaves_before_a_ready_answer_closes_its_connection(
     network: Network, peer: Host
 ) -> None:
     """The answer is there, and nobody is any more who would close it."""
-    begun, gone, closed = threading.Event(), threading.Event(), threading.Event()
+    end, closed = Peer(), threading.Event()
 
     class Late(GuardedTransport):
         def _answer(self, request: httpx.Request, exchange: Exchange) -> httpx.Response:
             response = super()._answer(request, exchange)
             exchange._open.callback(closed.set)
-            begun.set()
-            gone.wait(PATIENCE)
+            end.begun.set()
+            end.gone.wait(PATIENCE)
             return response
 
-    def speak(connection: socket.socket) -> None:
-        promise(connection)
-        wait_for_the_end(connection)
-        gone.set()
-
-    peer.answers = Takeover(speak)
-    anyio.run(partial(leave, network.settings(), begun, kind=Late))
+    peer.answers = end.answer(begins=False)
+    anyio.run(leave, partial(Late, network.settings()), end.begun)
     assert closed.wait(PATIENCE)
 
 
-def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
-    """The resolver is left behind, in a thread of its own."""
+def test_a_cancelled_task_does_not_wait_for_a_name(network: Network, peer: Host) -> None:
+    """The resolver is left behind, in a thread of its own; what it finds is not connected."""
     begun, left = threading.Event(), threading.Event()
 
     def slow(name: str) -> list[IPAddress]:
@@ -380,15 +374,12 @@ def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
         left.wait(PATIENCE)
         return []
 
+    settings = replace(network.settings(), resolver=slow)
     try:
-        anyio.run(leave, replace(network.settings(), resolver=slow), begun)
+        anyio.run(leave, partial(GuardedTransport, settings), begun)
         assert not left.is_set()
     finally:
         left.set()
-
-
-def test_an_abandoned_request_connects_to_nobody(network: Network, peer: Host) -> None:
-    """Its name may be known only after its caller has left."""
     exchange = Exchange(network.settings(), URL)
     exchange.abort()
     with pytest.raises(FetchFailed, match=r"fetch\.timeout"):
@@ -396,58 +387,19 @@ def test_an_abandoned_request_connects_to_nobody(network: Network, peer: Host) -
     assert network.dialled == []
 
 
-def test_a_cancelled_handshake_closes_its_connection(network: Network, peer: Host) -> None:
-    """The same while TLS is still being agreed upon."""
-    begun, gone = threading.Event(), threading.Event()
-
-    def silent(address: IPAddress, port: int, timeout: float) -> socket.socket:
-        ours, theirs = socket.socketpair()
-
-        def listen() -> None:
-            with theirs:
-                assert theirs.recv(65536)  # the client's hello
-                begun.set()
-                assert theirs.recv(1) == b""
-                gone.set()
-
-        threading.Thread(target=listen, daemon=True).start()
-        return ours
-
-    late = 2 * PATIENCE  # no deadline closes it before this test has given up
-    settings = replace(network.settings(), dial=silent)
-    anyio.run(partial(leave, settings, begun, seconds=late))
-    assert gone.wait(PATIENCE)
-
-
 def test_an_answer_that_is_not_read(call: Call, network: Network, peer: Host) -> None:
     """Who closes an answer early closes the connection."""
-    gone = threading.Event()
-    transport = GuardedTransport(network.settings())
+    end, transport = Peer(), GuardedTransport(network.settings())
+    peer.answers = end.answer(b" " * 999)
 
-    def speak(connection: socket.socket) -> None:
-        promise(connection, b" " * 999)
-        wait_for_the_end(connection)
-        gone.set()
-
-    async def peek() -> None:
+    async def peek() -> bytes:
         client = httpx.AsyncClient(transport=transport)
         async with client, client.stream("GET", URL) as response:
-            async for piece in response.aiter_bytes(9):
-                assert piece == b" " * 9
-                break
+            return await anext(response.aiter_bytes(9))
 
-    peer.answers = Takeover(speak)
     if call is called:
-        client = httpx.Client(transport=transport)
-        with client, client.stream("GET", URL) as response:
+        with httpx.Client(transport=transport) as client, client.stream("GET", URL) as response:
             assert next(response.iter_bytes(9)) == b" " * 9
     else:
-        anyio.run(peek)
-    assert gone.wait(PATIENCE)
-
-
-def test_an_upload_without_an_end(network: Network, peer: Host) -> None:
-    """The deadline holds for what is sent as well."""
-    endless = itertools.repeat(b"x" * 65536)
-    error = refused(called, "POST", URL, network.settings(), content=endless, total_timeout=SOON)
-    assert error.__cause__.code == "fetch.timeout"
+        assert anyio.run(peek) == b" " * 9
+    assert end.gone.wait(PATIENCE)

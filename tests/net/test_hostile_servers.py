@@ -5,13 +5,19 @@ from __future__ import annotations
 import gzip
 import itertools
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
+from cardsign.errors import FetchFailed
 from cardsign.findings import list_codes
+from cardsign.net.connection import IPAddress, tcp_dial
+from cardsign.net.fetch import FetchSettings
 from tests.net.authorities import Authority
 from tests.net.peers import (
     CARD,
@@ -153,32 +159,64 @@ def test_hostile_and_honest(ask: Ask, name: str) -> None:
 
 # ------------------------------------------------------------------------------ TLS
 
-CERTIFICATES = {
-    "another name": ("evil.example", {}, "Hostname mismatch"),
-    "the address instead of the name": ("127.0.0.1", {}, "Hostname mismatch"),
-    "a name one label below": ("a.agent.example", {}, "Hostname mismatch"),
-    "expired": ("agent.example", {"days": (-9, -1)}, "expired"),
-    "not yet valid": ("agent.example", {"days": (1, 9)}, "not yet valid"),
-    "self-signed": ("agent.example", {"self_signed": True}, "self-signed"),
+AGENT, NO_NAME = "agent.example", "Hostname mismatch"
+#: The host that is asked, the names of the certificate, how that is made, and what is wrong.
+CERTIFICATES: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "another name": (AGENT, "evil.example", {}, NO_NAME),
+    "the address instead of the name": (AGENT, "127.0.0.1", {}, NO_NAME),
+    "the name instead of the address": ("127.0.0.1", AGENT, {}, "IP address mismatch"),
+    "a name one label below": (AGENT, "a.agent.example", {}, NO_NAME),
+    "expired": (AGENT, AGENT, {"days": (-9, -1)}, "expired"),
+    "not yet valid": (AGENT, AGENT, {"days": (1, 9)}, "not yet valid"),
+    "self-signed": (AGENT, AGENT, {"self_signed": True}, "self-signed"),
+    "of an authority that the system does not know": (AGENT, AGENT, {}, "local issuer"),
+    "of the name": (AGENT, AGENT, {}, ""),
+    "of an address": ("127.0.0.1", "127.0.0.1", {}, ""),
+    "of an IPv6 address, without brackets": ("[::1]", "::1", {}, ""),
 }
 
 
-@pytest.mark.parametrize(("name", "made", "words"), CERTIFICATES.values(), ids=CERTIFICATES)
+@pytest.mark.parametrize(("host", "name", "made", "words"), CERTIFICATES.values(), ids=CERTIFICATES)
 def test_certificates(
-    ask: Ask, name: str, made: dict[str, object], words: str, authority: Authority
+    ask: Ask, host: str, name: str, made: dict[str, Any], words: str, authority: Authority
 ) -> None:
     """One that does not fit ends it before anything is asked; one that does is connected."""
-    settings = replace(LOCAL, resolver=Names(["127.0.0.1"]), ssl_context=authority.client())
+    context = None if "issuer" in words else authority.client()
+
+    def nearby(address: IPAddress, port: int, timeout: float) -> socket.socket:
+        assert str(address) == host.strip("[]") or host == AGENT
+        return tcp_dial(ip_address("127.0.0.1"), port, timeout)
+
+    settings = replace(LOCAL, resolver=Names(["127.0.0.1"]), ssl_context=context, dial=nearby)
     with serving(http(), authority.server(name, **made)) as peer:
-        refused = answer_or_refusal(ask, peer.url(scheme="https", host="agent.example"), settings)
-    assert isinstance(refused, Refused)
-    assert (refused.code, words in refused.words) == ("fetch.tls", True)
+        answer = answer_or_refusal(ask, peer.url(scheme="https", host=host), settings)
+    if not words:
+        assert (answer, len(peer.requests)) == (CARD, 1)
+        assert peer.server_names == [host if host == AGENT else None]
+        return
+    assert isinstance(answer, Refused)
+    assert (answer.code, words in answer.words) == ("fetch.tls", True)
     assert peer.requests == []
 
-    with serving(http(), authority.server("agent.example")) as peer:
-        url = peer.url(scheme="https", host="agent.example")
-        assert answer_or_refusal(ask, url, settings) == CARD
-    assert peer.server_names == ["agent.example"]
+
+@pytest.mark.parametrize("mode", [ssl.CERT_REQUIRED, ssl.CERT_NONE])
+def test_careless_contexts(ask: Ask, mode: ssl.VerifyMode) -> None:
+    """A context that checks no names, or no certificates, is not used for anything."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = mode
+    refused = answer_or_refusal(ask, "https://agent.example/", FetchSettings(ssl_context=context))
+    assert isinstance(refused, Refused)
+    assert (refused.code, "does not check names" in refused.words) == ("fetch.tls", True)
+
+
+def test_a_trust_store_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to look at is said, and it heals by itself."""
+    monkeypatch.setenv("SSLKEYLOGFILE", "/nowhere/keys.log")
+    with pytest.raises(FetchFailed, match=r"fetch\.tls: .*SSLKEYLOGFILE.*No such file"):
+        FetchSettings().tls_context()
+    monkeypatch.delenv("SSLKEYLOGFILE")
+    FetchSettings().tls_context()
 
 
 def clear_text(connection: socket.socket) -> None:

@@ -109,6 +109,7 @@ def test_pages_are_read_one_by_one(network: Network, stream: bool) -> None:
     assert [params.get("cursor") for params in asked] == [None, "two"]
 
 
+INSIDE = "https://inside.example/mcp"
 GIANT = {**TOOL, "description": "x" * 3_000_000}
 AGAIN = {"nextCursor": "again"}
 HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
@@ -118,6 +119,7 @@ HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
     "tools that are no list": (peer({"tools": {}}), BuildRefused, "build.unsupported"),
     "a refusal": (http(b"{}", status="403 No"), FetchFailed, "fetch.status"),
     "an error": (peer(), BuildRefused, "build.unsupported"),
+    "a redirect": (http(b"", status="307 T", location=INSIDE), FetchFailed, "fetch.status"),
 }
 
 
@@ -125,20 +127,17 @@ HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
 def test_a_hostile_server_ends_in_a_reason(
     network: Network, answer: Answer, kind: type[CardsignError], code: str
 ) -> None:
-    """In bounded time, and nobody else is asked."""
+    """In bounded time, and nobody else is asked; nor is a private address, or plain http."""
     network.host("docs.example", answer)
+    network.resolves("inside.example", ["169.254.169.254"])
     with pytest.raises(kind) as refused:
         built(ask(network))
     assert (refused.value.code, set(network.dialled)) == (code, {"docs.example:443"})
-
-
-def test_private_addresses_are_not_asked(network: Network) -> None:
-    """Whatever the name; plain http neither."""
-    network.resolves("docs.example", ["169.254.169.254"])
-    for url, code in ((URL, "fetch.forbidden_address"), ("http://docs.example/", "fetch.url")):
-        with pytest.raises(FetchFailed) as refused:
-            built(ask(network, url))
-        assert (refused.value.code, network.dialled) == (code, [])
+    network.forget()
+    for url, words in ((INSIDE, "forbidden_address"), ("http://docs.example/", "plain http")):
+        with pytest.raises(FetchFailed, match=words):
+            ask(network, url)
+    assert network.dialled == []
 
 
 # ------------------------------------------------------------------ stdio
@@ -191,29 +190,29 @@ def test_O20_O28_a_program_is_asked_over_stdio(
     assert skills(cardsign.build_card(**how).document) == ["mcp_docs_read", "mcp_docs_t"]
 
 
+def absent(tmp_path: Path) -> str:
+    """The command of a program that is not there, and what a shell would do besides."""
+    return f"nowhere-mcp --token=abc; touch {tmp_path / 'x'}"
+
+
 BAD_PROGRAMS = {
     "sys.exit(3)": (60, "no list of tools: Connection closed"),
     "sys.stdin.read()": (1, "did not answer within 1 seconds"),
+    "": (60, r"No such file.*'nowhere-mcp'"),
 }
 
 
 @pytest.mark.parametrize("code", BAD_PROGRAMS)
 def test_a_program_that_misbehaves_is_refused(
-    program: Callable[[str], str], code: str, monkeypatch: pytest.MonkeyPatch
+    program: Callable[[str], str], code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And ended."""
+    """And ended. A command is split, never given to a shell, and shown without arguments."""
     (seconds, words), began = BAD_PROGRAMS[code], time.monotonic()
     monkeypatch.setattr(live_servers, "SECONDS", seconds)
     with pytest.raises(BuildRefused, match=words) as refused:
-        built(run(program(code)))
+        built(run(program(code) if code else absent(tmp_path)))
     assert refused.value.code == "build.unsupported"
     assert time.monotonic() - began < 50
-
-
-def test_a_command_is_split_and_never_given_to_a_shell(tmp_path: Path) -> None:
-    """A program that is not there is said; its arguments are not, since they may hold a secret."""
-    with pytest.raises(BuildRefused, match=r"No such file.*'nowhere-mcp'") as refused:
-        built(run(f"nowhere-mcp --token=abc; touch {tmp_path / 'x'}"))
     assert "abc" not in str(refused.value)
     assert not (tmp_path / "x").exists()
     for command in ("", "a 'b"):

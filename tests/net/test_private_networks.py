@@ -87,17 +87,6 @@ def office(network: Network) -> Network:
 
 # ------------------------------------------------------------------ by networks
 
-
-def test_an_enrolled_peer_is_reached_where_the_operator_says(office: Network) -> None:
-    """Without that line it is not even dialled; the hint names the line."""
-    assert verdict(office.settings(), issuer(networks=(OFFICE,))) == "trusted"
-    office.forget()
-    report = verifier(office.settings(), issuer()).look_up(INSIDE).report
-    assert codes(report) == [CODE]
-    assert "networks = " in report.reasons[0].hint
-    assert office.dialled == []
-
-
 METADATA = """
 100.100.100.200 169.254.169.254 169.254.170.2 fd00:42::42 fd00:c1::a9fe:a9fe fd00:ec2::23
 fd00:ec2::254 fd20:ce::254 ::ffff:169.254.169.254 ::ffff:100.100.100.200
@@ -144,24 +133,26 @@ def test_real_sockets(authority: Authority) -> None:
 # ------------------------------------------------------------------ who tries to use the leave
 
 
-def test_another_issuer_has_no_such_leave(office: Network) -> None:
-    """Neither in the same network, nor at the origin itself, nor out of what is kept."""
+def test_the_leave_is_one_issuers_for_its_own_origins(office: Network) -> None:
+    """The hint names the line without which nothing is dialled.
+
+    No other issuer has it, neither in the same network, nor at the origin itself, nor out of what
+    is kept; a subject that is named adds no origin.
+    """
     office.resolves("other.example", ["10.1.2.3"])
     inside, other = issuer(networks=(OFFICE,)), issuer("other", "https://other.example")
-    elsewhere = verdict(office.settings(), inside, other, url="https://other.example")
-    assert elsewhere == FORBIDDEN
-    both = verifier(office.settings(), inside, other)
-    assert both.look_up(INSIDE).report.verdict == "trusted"
+    assert verdict(office.settings(), inside) == "trusted"
+    third = issuer("third", "https://third.example", networks=(OFFICE,))
+    them = verifier(office.settings(), inside, other, third)
+    assert them.look_up(INSIDE).report.verdict == "trusted"
     office.forget()
-    report = both.look_up(INSIDE, Subject(issuer="other")).report
-    assert (codes(report), office.dialled) == ([CODE], [])
-
-
-def test_a_url_that_nobody_enrolled(office: Network) -> None:
-    """The leave is for the issuer's origins, whoever is named; a subject adds none."""
-    inside, url = issuer(networks=(OFFICE,)), f"{VAULT}/secret"
-    for whose in (None, "tides"):
-        assert verdict(office.settings(), inside, url=url, whose=whose) == FORBIDDEN
+    secret = f"{VAULT}/secret"
+    for url, named in ((INSIDE, "other"), (INSIDE, "third"), (secret, None), (secret, "tides")):
+        report = them.look_up(url, Subject(issuer=named) if named else None).report
+        assert codes(report) == [CODE]
+    assert verdict(office.settings(), inside, other, url="https://other.example") == FORBIDDEN
+    report = verifier(office.settings(), issuer()).look_up(INSIDE).report
+    assert (codes(report), "networks = " in report.reasons[0].hint) == ([CODE], True)
     assert office.dialled == []
 
 
@@ -256,21 +247,20 @@ def outside(network: Network) -> FetchSettings:
     return replace(network.settings(), resolver=resolve, dial=dial)
 
 
-def test_an_enrolled_peer_is_reached_by_the_proxy(office: Network, proxy: Proxy) -> None:
-    """By CONNECT, with TLS to the peer itself: the proxy learns its name and nothing else."""
+def test_an_enrolled_peer_is_reached_by_the_proxy(
+    call: Call, office: Network, proxy: Proxy
+) -> None:
+    """By CONNECT, with TLS to the peer itself: the proxy learns its name and nothing else.
+
+    So do clients of httpx, with and without an event loop; a secret header is the peer's alone.
+    """
     assert verdict(outside(office), issuer(proxy=proxy.origin)) == "trusted"
-    assert proxy.asked == ["tides.example:443"]
-    assert b"agent-card" not in b"".join(proxy.heads)
-    assert office.hosts["tides.example"].targets == [f"GET {CARD_PATH}"]
-
-
-def test_clients_go_by_the_proxy(call: Call, office: Network, proxy: Proxy) -> None:
-    """Of httpx, with and without an event loop; a secret header is for the peer alone."""
     settings = outside(office).for_issuer(issuer(proxy=proxy.origin))
     secret = {"Authorization": "Bearer tok-5a1d"}
     assert call("GET", f"{INSIDE}{CARD_PATH}", settings, headers=secret).content == CARD
-    assert proxy.asked == ["tides.example:443"]
-    assert b"tok-5a1d" not in b"".join(proxy.heads)
+    assert proxy.asked == ["tides.example:443"] * 2
+    assert not any(word in b"".join(proxy.heads) for word in (b"agent-card", b"tok-5a1d"))
+    assert office.hosts["tides.example"].targets == [f"GET {CARD_PATH}"] * 2
     assert office.told(b"tok-5a1d") == {"tides.example"}
 
 
@@ -316,33 +306,32 @@ def test_a_proxy_cannot_answer_for_the_peer(
         assert verdict(outside(office), issuer(proxy=proxy.origin)) == "indeterminate fetch.tls"
 
 
-ANSWERS = {
+ANSWERS: dict[str, bytes | None] = {
     "a refusal": b"HTTP/1.1 407 \x1b[2Jgive me a password\r\n\r\n",
     "a redirect": b"HTTP/1.1 302 There\r\nLocation: https://vault.example/\r\n\r\n",
     "no gateway": b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
     "no HTTP": b"220 smtp.example ready\r\n",
     "a head without end": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000,
     "nothing": b"",
+    "silence": None,
 }
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_a_proxy_that_does_not_connect(answer: bytes, office: Network, proxy: Proxy) -> None:
-    """One of our own errors, without its words; nobody is asked directly instead."""
-    proxy.answer, proxy.behind = answer, None
-    report = verifier(outside(office), issuer(proxy=proxy.origin)).look_up(INSIDE).report
-    assert codes(report) == ["fetch.failed"]
+def test_a_proxy_that_does_not_connect(answer: bytes | None, office: Network, proxy: Proxy) -> None:
+    """One of our own errors, without its words and in time; nobody is asked directly instead."""
+    done = threading.Event()
+    proxy.answer, proxy.behind = answer or b"HTTP/1.1 200 ", None
+    if answer is None:
+        proxy.behind = lambda name: lambda connection: assert_quiet(done)
+    settings = replace(outside(office), total_timeout=120 if answer is not None else 0.3)
+    report = verifier(settings, issuer(proxy=proxy.origin)).look_up(INSIDE).report
+    done.set()
+    assert codes(report) == ["fetch.failed" if answer is not None else "fetch.timeout"]
     assert report.reasons[0].message.isprintable()
     assert "password" not in report.reasons[0].message
     assert proxy.asked == ["tides.example:443"]
 
 
-def test_a_silent_proxy(office: Network) -> None:
-    """The time for the whole request is over."""
-    done = threading.Event()
-    with speaking(lambda connection: done.wait(60)) as port:
-        silent = parse_origin(f"http://127.0.0.1:{port}")
-        settings = replace(outside(office), total_timeout=0.3)
-        told = verdict(settings, issuer(proxy=silent))
-        done.set()
-    assert told == "indeterminate fetch.timeout"
+def assert_quiet(done: threading.Event) -> None:
+    assert done.wait(60)
