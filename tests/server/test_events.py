@@ -13,8 +13,8 @@ from typing import Any
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.settings import ServerSettings
-from cardsign.server.site import Publications, read_signers
-from tests.publish.publications import NOW, PUBLIC, publish_cards, sign
+from cardsign.server.site import Publications
+from tests.publish.publications import NOW, PUBLIC, publish_cards
 from tests.server.programs import running, wait_until
 from tests.server.served import hearing
 
@@ -72,16 +72,6 @@ def event_of(directory: Path) -> tuple[str, dict[str, Any]]:
     assert list(event) == ["time", "event", "fields"]
     assert event["time"] == "2026-11-21T12:00:00.000+00:00"
     return line, event["fields"]
-
-
-def test_F40_each_signature_is_named_once() -> None:
-    """By its key and algorithm; what is no signature has none."""
-    keys = [PrivateKey.generate("ES256"), PrivateKey.generate("EdDSA")]
-    card = json.loads(sign(PUBLIC, *keys))
-    named = [{"kid": key.public.kid, "alg": key.public.alg} for key in keys]
-    assert read_signers(card) == named
-    card["signatures"] += [*card["signatures"], "junk"]
-    assert read_signers(card) == named
 
 
 def test_F41_the_event_never_holds_the_card(tmp_path: Path, key: PrivateKey) -> None:
