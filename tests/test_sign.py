@@ -11,14 +11,13 @@ import pytest
 from cardsign import sign_card
 from cardsign.card.document import Card
 from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
-from cardsign.card.profiles import FULL_PROFILES, Payloads
+from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.errors import CardsignError, SignerFault, SigningRefused
 from cardsign.jose import base64url
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SignedCard, SigningOptions, self_check, sign_with_notes
-from cardsign.verify.signature import matching_payload
 from tests.support import (
     DUAL,
     LAX,
@@ -175,21 +174,13 @@ def test_what_stands_for_a_url_is_compared_as_any_other(alice: PrivateKey) -> No
 # What is said of them.
 
 
-def test_what_each_signature_does_is_told(alice: PrivateKey) -> None:
-    """For programs and for `sign --explain`."""
-    full, compat = sign({**PORTABLE, "x-berth": 4}, alice).payloads
-
-    assert (compat.profile, compat.compat) == ("prune-empty", True)
-    assert compat.verifiers == (
-        "a2a-sdk 1.1.4 to 1.3.0",
-        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
-    )
-    assert compat.leaves_open == ("/x-berth",)
-    assert (full.profile, full.compat, full.leaves_open_count) == ("served-as-is", False, 0)
-    rust = "a2a-protocol-types 0.15.0 (Rust), given the plain JSON"
-    assert rust in full.verifiers
-    other = PrivateKey.generate("EdDSA")
-    assert not any(rust in payload.verifiers for payload in sign(PORTABLE, other).payloads)
+def test_the_rust_sdk_verifies_es256_alone(alice: PrivateKey) -> None:
+    """`compat.txt` shows what else each signature does."""
+    for key, count in ((alice, 1), (PrivateKey.generate("EdDSA"), 0)):
+        readers = [
+            reader for payload in sign(PORTABLE, key).payloads for reader in payload.verifiers
+        ]
+        assert sum("(Rust)" in reader for reader in readers) == count
 
 
 RESOLVER = "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver"
@@ -233,26 +224,12 @@ def test_without_an_endpoint_there_is_no_compat_signature(alice: PrivateKey) -> 
     assert notes_of(sign(OLD, alice), "sign.compat_lossy") == []
 
 
-@pytest.mark.parametrize(
-    ("members", "lost"),
-    [
-        ({"x-b": {}}, "/securityRequirements, /x-b, /iconUrl, /x-berth"),
-        ({"x-a": 1, "x-b": {}}, "/securityRequirements, /x-a, /x-b, /iconUrl, /x-berth"),
-        (
-            {"x-a": 1, "x-b": {}, "x-c": 1, "x-d": 1},
-            "/securityRequirements, /x-a, /x-b, /x-c, /x-d and 2 more",
-        ),
-    ],
-    ids=["four", "five", "seven"],
-)
-def test_at_most_five_members_that_a_signature_leaves_open_are_named(
-    members: dict[str, Any], lost: str, alice: PrivateKey
-) -> None:
+def test_at_most_five_members_that_a_signature_leaves_open_are_named(alice: PrivateKey) -> None:
     """Requirements go first, whatever comes first in the card."""
-    assert notes_of(sign({**members, **LAX}, alice), "sign.compat_lossy") == [
-        f"these do not notice a change of {lost}: "
-        "a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON"
-    ]
+    members = {"x-a": 1, "x-b": {}, "x-c": 1, "x-d": 1}
+    (note,) = notes_of(sign({**members, **LAX}, alice), "sign.compat_lossy")
+    lost = "/securityRequirements, /x-a, /x-b, /x-c, /x-d and 2 more"
+    assert note.startswith(f"these do not notice a change of {lost}: a2a-sdk")
 
 
 def test_what_real_cards_lack_or_have_twice_is_noted(alice: PrivateKey) -> None:
@@ -334,30 +311,20 @@ def test_only_what_is_missing_is_signed(alice: PrivateKey, bob: PrivateKey) -> N
     assert json.loads(signing.document)["signatures"][:3] == signed(LAX, alice)["signatures"]
 
 
-@pytest.mark.parametrize("extra", ["jku in the header", "an unprotected header", "another typ"])
+@pytest.mark.parametrize("extra", ["jku", "header", "typ", "a copy"])
 def test_own_signatures_of_another_form_are_replaced(extra: str, alice: PrivateKey) -> None:
-    """They may verify, but they are not what we make."""
-    header = {"alg": "ES256", "kid": "alice", "typ": "JOSE"}
-    if extra == "jku in the header":
-        header["jku"] = "https://evil.example"
-    if extra == "another typ":
-        header["typ"] = "JOSE+JSON"
+    """They may verify, but they are not what we make, or not so often."""
+    header = {"alg": "ES256", "kid": "alice", "typ": "JOSE+JSON" if extra == "typ" else "JOSE"}
+    header |= {"jku": "https://evil.example"} if extra == "jku" else {}
     card = under_header(PORTABLE, alice, header, profile="served-as-is")
-    if extra == "an unprotected header":
+    if extra == "header":
         card["signatures"][0]["header"] = {"x": 1}
+    if extra == "a copy":
+        card = signed(PORTABLE, alice)
+        card["signatures"] *= 2
     assert examine(card, alice).verdict == "trusted"
 
     assert json.loads(sign(card, alice).document) == signed(PORTABLE, alice)
-
-
-def test_surplus_own_signatures_go(alice: PrivateKey) -> None:
-    """A duplicate, and one for a profile that is no longer asked for."""
-    card = signed(LAX, alice)
-    card["signatures"].append(card["signatures"][0])
-
-    again = sign(card, alice, compat="none")
-
-    assert headers(json.loads(again.document)) == [("alice", "JOSE")] * 2
 
 
 def entry_of(protected: bytes) -> dict[str, str]:
@@ -450,20 +417,12 @@ def test_an_unsigned_header_is_written_and_said(alice: PrivateKey) -> None:
 
 
 @each_card
-def test_the_marker_is_in_every_payload_that_is_signed(
-    card: dict[str, Any], alice: PrivateKey
-) -> None:
-    """Whichever signature a reader takes; it asks for no further signature and no further note."""
+def test_a_marker_asks_for_no_further_signature(card: dict[str, Any], alice: PrivateKey) -> None:
+    """Nor note: every payload keeps it."""
     marked, plain = sign(card, alice, extended=MARKER), sign(card, alice)
 
     assert profiles_of(marked) == profiles_of(plain)
     assert {note.code for note in marked.notes} == {note.code for note in plain.notes}
-    received = Card.from_bytes(marked.document)
-    assert len(received.signatures) == len(marked.payloads)
-    for entry in map(read_entry, received.signatures):
-        fitting = matching_payload(entry, alice.public, Payloads(received.document))
-        assert fitting is not None
-        assert find_marker(fitting.value) == MARKER
 
 
 def test_a_marker_stays_until_another_is_asked_for(alice: PrivateKey) -> None:
@@ -598,32 +557,21 @@ def test_keys_that_cannot_sign(alice: PrivateKey) -> None:
     assert first.asked == second.asked == 0
 
 
-def test_a_signer_that_fails(alice: PrivateKey) -> None:
-    """Its own error comes through; there is no half-signed card."""
-
-    @dataclass
-    class Broken:
-        public: PublicKey
-
-        def sign(self, signing_input: bytes) -> bytes:
-            raise SignerFault("signer.failed", "the token was pulled out")
-
-    with pytest.raises(SignerFault, match="pulled out"):
-        sign_card(dump(PORTABLE), [alice, Broken(PrivateKey.generate("ES256", kid="b").public)])
-
-
-def test_a_key_that_only_looks_like_ours_is_checked(alice: PrivateKey) -> None:
-    """A subclass may sign elsewhere, so its answers are verified."""
+@pytest.mark.parametrize("code", ["signer.failed", "signer.wrong_key"])
+def test_a_signer_that_fails_or_lies(code: str, alice: PrivateKey) -> None:
+    """Its error comes through, its answer is verified; even if it looks like a key of ours."""
 
     class Elsewhere(PrivateKey):
         __slots__ = ()
 
         def sign(self, signing_input: bytes) -> bytes:
+            if code == "signer.failed":
+                raise SignerFault(code, "the token was pulled out")
             return bytes(64)
 
     with pytest.raises(SignerFault) as caught:
         sign_card(dump(PORTABLE), [Elsewhere(alice.public, alice._native)])
-    assert caught.value.code == "signer.wrong_key"
+    assert caught.value.code == code
 
 
 def test_what_every_reader_would_refuse_is_refused_here(alice: PrivateKey) -> None:

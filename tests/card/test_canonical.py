@@ -10,7 +10,6 @@ import pytest
 
 from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError, InputRefused
-from tests.card.places import places_in
 from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
@@ -147,9 +146,6 @@ def test_what_prune_empty_cannot_canonicalize(card: dict[str, Any], path: str) -
     assert canonicalize(card, SERVED).value == card
 
 
-# ------------------------------------------------------------------ where things went
-
-
 @pytest.mark.parametrize("profile", ["served-as-is", "rule-1-as-written", "js-instance"])
 @pytest.mark.parametrize(
     "card", [PORTABLE, {**PORTABLE, "x": None}, WITH_DEFAULTS], ids=["portable", "unknown", "other"]
@@ -162,19 +158,6 @@ def test_a_number_without_a_form_is_refused_by_the_profile(
     with pytest.raises(CanonicalizationError) as caught:
         canonicalize(put(card, "/capabilities/extensions", [extension]), profile)
     assert caught.value.message.startswith(f"{profile} has no payload for this card: the value")
-
-
-def test_destinations_follow_what_is_kept() -> None:
-    """Source pointer to payload pointer, with the shift of a dropped element."""
-    payload = canonicalize({"skills": [{}, {"id": "a", "x": 1}], "icon_url": "i"}, PRUNE)
-
-    assert places_in(payload) == {
-        "": ("",),
-        "/skills": ("/skills",),
-        "/skills/1": ("/skills/0",),
-        "/skills/1/id": ("/skills/0/id",),
-        "/icon_url": ("/iconUrl",),
-    }
 
 
 ENDPOINTS: dict[str, tuple[dict[str, Any], bool]] = {
@@ -236,37 +219,3 @@ def test_what_the_sdk_would_refuse(card: dict[str, Any], path: str) -> None:
         canonicalize(card, "prune-empty-upgraded")
 
     assert (caught.value.code, caught.value.path) == ("canonical.no_form", path)
-
-
-def test_everything_of_a_0_3_card_is_traced() -> None:
-    """Each source has its place in the result, so that coverage can be read off it."""
-    found = places_in(canonicalize(OLD, "prune-empty-upgraded"))
-
-    assert found["/url"] == ("/supportedInterfaces/0/url",)
-    assert found["/additionalInterfaces/0/transport"] == ("/supportedInterfaces/1/protocolBinding",)
-    assert found["/protocolVersion"] == (
-        "/supportedInterfaces/0/protocolVersion",
-        "/supportedInterfaces/1/protocolVersion",
-    )
-    assert found["/security/0/harbour/0"] == ("/securityRequirements/0/schemes/harbour/list/0",)
-    assert found["/securitySchemes/harbour/type"] == (
-        "/securitySchemes/harbour/httpAuthSecurityScheme",
-    )
-    assert found["/supportsAuthenticatedExtendedCard"] == ("/capabilities/extendedAgentCard",)
-
-
-def test_what_the_rewriting_makes_up_has_no_source() -> None:
-    """A default transport is nothing that the document said."""
-    found = places_in(canonicalize({"url": "u"}, "prune-empty-upgraded"))
-
-    assert found == {"": ("",), "/url": ("/supportedInterfaces/0/url",)}
-
-
-def test_a_flag_that_is_not_true_is_not_covered() -> None:
-    """ "no" is signed as true; the document does not say that."""
-    card = put(OLD, "/supportsAuthenticatedExtendedCard", "no")
-
-    found = canonicalize(card, "prune-empty-upgraded")
-
-    assert found.value["capabilities"] == {"streaming": True, "extendedAgentCard": True}
-    assert "/supportsAuthenticatedExtendedCard" not in places_in(found)

@@ -75,13 +75,6 @@ OLDEST: dict[str, Any] = {
 CARDS: dict[A2aVersion, dict[str, Any]] = {"1.0": NEW, "0.3": OLD, "0.2": OLDEST}
 
 
-def messages(card: dict[str, Any], to: A2aVersion) -> list[str]:
-    """What a conversion says of itself."""
-    notes: list[Finding] = []
-    convert_card(card, to, notes)
-    return [note.message for note in notes]
-
-
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("version", CARDS)
 def test_an_older_card_comes_home_from_1_0_unchanged(version: A2aVersion, to: A2aVersion) -> None:
@@ -107,54 +100,6 @@ def test_a_converted_card_has_members_of_its_schema_alone(
     generation: Any = to
     problems = [one for one in check_members(made, generation) if one.code == "card.type"]
     assert problems == []
-
-
-def test_what_an_older_form_cannot_say_is_said() -> None:
-    """The flow that it has no place for, and that it has one version; nobody is let in by that."""
-    interfaces = [{**NEW["supportedInterfaces"][0], "tenant": "t"}, *NEW["supportedInterfaces"][1:]]
-    notes: list[Finding] = []
-    made = convert_card({**NEW, "supportedInterfaces": interfaces}, "0.3", notes)
-
-    assert [(one.message, one.path) for one in notes] == [
-        ("A2A 0.3 has one version for all interfaces, that of the first", "/supportedInterfaces"),
-        ("A2A 0.3 has no tenants, so they are left out", "/supportedInterfaces"),
-        ("A2A 0.3 has no device code flow, so it is left out", "/securitySchemes/device"),
-    ]
-    assert made["url"] == "https://tides.example/v1", "the one that speaks 0.3 comes first"
-    assert made["security"] == [{"key": [], "login": ["read"]}, {}]
-    schemes: Any = made["securitySchemes"]
-    assert schemes["device"] == {"type": "oauth2", "flows": {}}
-    assert "pkceRequired" not in schemes["login"]["flows"]["authorizationCode"]
-    words = messages(NEW, "0.2")[-1]
-    assert words == "securitySchemes become words of authentication, which say less"
-
-
-def test_0_2_has_one_word_for_a_scheme() -> None:
-    """That of HTTP, else its type, whatever other members it has."""
-    schemes: dict[str, Any] = {
-        "login": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-        "odd": {"httpAuthSecurityScheme": {}},
-        "key": {"apiKeySecurityScheme": {"location": "header", "name": "K", "scheme": "none"}},
-    }
-    made = convert_card({**NEW, "securitySchemes": schemes}, "0.2")
-    assert made["authentication"] == {"schemes": ["Bearer", "http", "apiKey"]}
-
-
-@pytest.mark.parametrize("to", CARDS)
-@pytest.mark.parametrize("version", CARDS)
-def test_a_signature_is_never_carried_across(version: A2aVersion, to: A2aVersion) -> None:
-    """And its loss is said; an unsigned card has nothing said of it."""
-    signed = CARDS[version] | {"signatures": [{"protected": "a", "signature": "b"}]}
-    assert "signatures" not in convert_card(signed, to)
-    assert sum("signatures" in message for message in messages(signed, to)) == 1
-    assert not any("signatures" in message for message in messages(CARDS[version], to))
-
-
-def test_a_card_that_speaks_no_0_3_is_told_so() -> None:
-    """The old form says one version for all interfaces."""
-    card = NEW | {"supportedInterfaces": NEW["supportedInterfaces"][:1]}
-    assert any("no interface speaks" in message for message in messages(card, "0.3"))
-    assert not any("no interface" in message for message in messages(NEW, "0.3"))
 
 
 REFUSED: dict[str, tuple[str, Any, str]] = {
@@ -203,24 +148,6 @@ def test_every_card_of_the_corpus_converts_or_says_why(shared: Path) -> None:
                 continue
             converted += 1
     assert converted > 200
-
-
-def test_an_interface_without_a_binding_gets_none() -> None:
-    """No null goes into the older card."""
-    interfaces: list[Any] = [{"url": "https://a.example/one"}, {"url": "https://a.example/two"}]
-    card: dict[str, Any] = {"name": "a", "supportedInterfaces": interfaces}
-    old = convert_card(card, "0.3")
-    assert "preferredTransport" not in old
-    assert old["additionalInterfaces"] == interfaces
-
-
-def test_an_interface_whose_url_is_no_text_is_carried_along() -> None:
-    """Whether it may be one is for lint to say; it stands in the list once, as any other."""
-    old = {**OLD, "url": [], "additionalInterfaces": [{"url": [], "transport": "JSONRPC"}]}
-
-    made: Any = convert_card(old, "1.0")
-
-    assert [one["url"] for one in made["supportedInterfaces"]] == [[]]
 
 
 def test_many_members_that_no_version_has_are_left_out_at_once() -> None:

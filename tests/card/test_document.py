@@ -90,6 +90,7 @@ TWO_SPELLINGS: dict[str, tuple[str, Any]] = {
     "another case of an underscore": ("/Default_Input_Modes", []),
     "a long s for an s": ("/\u017fkills", []),
     "a Kelvin sign for a k": ("/s\u212aills", []),
+    "leading and doubled underscores": ("/__supported__interfaces_", []),
     "with the same value": ("/Name", PORTABLE["name"]),
     "with null": ("/Name", None),
     "of the signatures": ("/Signatures", []),
@@ -142,6 +143,10 @@ def test_two_spellings_elsewhere_are_refused(card: dict[str, Any], path: str) ->
 ONE_SPELLING: dict[str, tuple[str, Any]] = {
     "two unknown names": ("/x", {"a": 1, "A": 2}),
     "unknown names of the card": ("/X-Berth", 1),
+    "another word": ("/supportedInterface", []),
+    "a hyphen": ("/supported-interfaces", []),
+    "a full-width letter": ("/\uff53upportedInterfaces", []),
+    "a Cyrillic letter": ("/supportedInterf\u0430ces", []),
     "in free-form content": (
         "/capabilities/extensions",
         [{"uri": "u", "params": {"url": 1, "URL": 2}}],

@@ -31,11 +31,6 @@ def test_example(tokens: tuple[str, ...], text: str) -> None:
     assert split(text) == tokens
 
 
-def test_index_may_be_a_number() -> None:
-    """An array index is given as it is counted."""
-    assert pointer("skills", 0, "id") == append(append("/skills", 0), "id") == "/skills/0/id"
-
-
 @pytest.mark.parametrize("text", ["foo", "#/foo", "/a~", "/a~2", "/~~0"])
 def test_no_pointer(text: str) -> None:
     """What is no pointer is refused instead of being read as some other place."""

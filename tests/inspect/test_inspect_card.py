@@ -118,17 +118,6 @@ def test_an_entry_that_cannot_be_read_spoils_no_good_one(alice: PrivateKey) -> N
     assert after == before != set()
 
 
-def test_seventeen_signatures_are_refused_as_verify_does(alice: PrivateKey) -> None:
-    """None is looked at; the twin of sixteen is explained."""
-    entry = one_signature(LAX, alice, "served-as-is")
-    report = inspected({**LAX, "signatures": [entry] * 17}, alice)
-    assert [one.code for one in report.problems] == ["card.signatures_too_many"]
-    assert (report.signatures, report.exit_status) == ((), 1)
-    sixteen = inspected({**LAX, "signatures": [entry] * 16}, alice)
-    assert [one.profiles for one in sixteen.signatures] == [("served-as-is",)] * 16
-    assert sixteen.exit_status == 0
-
-
 #: Cards that verify refuses to read: the bytes and the code.
 UNREADABLE: dict[str, tuple[bytes, str]] = {
     "no JSON": (b'{"name": }', "json.syntax"),
@@ -223,12 +212,6 @@ def _inspects(data: bytes, key: PrivateKey) -> None:
         assert problem.code in list_codes()
     for signature in report.signatures:
         assert set(signature.profiles) <= set(PROFILES)
-
-
-@given(data=st.binary(max_size=200))
-def test_no_bytes_make_it_raise(data: bytes, alice: PrivateKey) -> None:
-    """Whatever they are."""
-    _inspects(data, alice)
 
 
 @settings(max_examples=150)
