@@ -22,7 +22,7 @@ from cardsign.findings import cut
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 
 if TYPE_CHECKING:
-    from cardsign.net.mcp import McpTransport
+    from cardsign.net.guarded import McpTransport
 
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 5000
@@ -62,7 +62,7 @@ def ask_servers(
 def _ask(url: str, settings: FetchSettings) -> SourceValue:
     from mcp.client.streamable_http import streamable_http_client
 
-    from cardsign.net.mcp import McpTransport
+    from cardsign.net.guarded import McpTransport
 
     guard = McpTransport(url, replace(settings, max_bytes=2 * MAX_SOURCE_BYTES))
     server = streamable_http_client(url, http_client=guard.client())

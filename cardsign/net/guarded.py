@@ -16,15 +16,18 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import httpx
 
 from cardsign.errors import FetchFailed
 from cardsign.net.connection import in_thread
-from cardsign.net.fetch import Exchange, FetchSettings, status_hint
+from cardsign.net.fetch import Exchange, FetchSettings, OtherStatus, status_hint
 from cardsign.urls import Origin
+
+if TYPE_CHECKING:
+    import httpx2
 
 #: An agent may think before it answers, and its answer may hold files, in base64.
 AGENT_SETTINGS: Final = FetchSettings(total_timeout=60.0, max_bytes=16 * 1024 * 1024)
@@ -162,3 +165,49 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         self._exchange.abort()  # a thread that still reads lets go of it
+
+
+class McpTransport(GuardedTransport):
+    """A transport for the client of the mcp package, which speaks httpx2.
+
+    It asks the origin of one server, without credentials.
+
+    An answer is handed on once it is whole: a server ends a stream of events after its answer.
+
+    Args:
+        url: The server's.
+        settings: How it is reached; each request has its `total_timeout` and `max_bytes`.
+
+    Attributes:
+        failure: Why a message was not answered; the client itself tells of it in a log alone.
+
+    Raises:
+        FetchFailed: ``fetch.url``.
+    """
+
+    def __init__(self, url: str, settings: FetchSettings) -> None:
+        self.failure: BaseException | None = None
+        super().__init__(settings, origins={settings.target(url).origin})
+
+    def client(self) -> httpx2.AsyncClient:
+        """Return a client that asks by nothing else."""
+        import httpx2
+
+        return httpx2.AsyncClient(transport=self, timeout=None, trust_env=False)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Make one request."""
+        import httpx2
+
+        content, headers = await request.aread(), request.headers.raw
+        asked = httpx.Request(request.method, str(request.url), headers=headers, content=content)
+        is_message = request.method == "POST"
+        try:
+            async with contextlib.aclosing(await super().handle_async_request(asked)) as answer:
+                body = await answer.aread()
+        except GuardRefused as refused:
+            self.failure = refused.__cause__ if is_message else self.failure
+            raise
+        if is_message and not answer.is_success:
+            self.failure = OtherStatus(str(request.url), answer.status_code)
+        return httpx2.Response(answer.status_code, headers=answer.headers.raw, content=body)

@@ -64,53 +64,47 @@ def resolve(network: Network, base: str = HOST, **how: Any) -> Any:
 # ------------------------------------------------------------------ the resolver
 
 
-@pytest.mark.parametrize("card", [PUBLIC, PUBLIC_0_3], ids=["1.0", "0.3"])
-def test_a_trusted_card_is_the_sdks_own(card: dict[str, Any], network: Network) -> None:
-    """The same as the SDK makes of the payload, without the signatures that were checked."""
-    from a2a.client.card_resolver import A2ACardResolver
-
-    from cardsign.integrations.a2a_sdk import TrustedCardResolver
-
-    network.host("tides.example", {CARD_PATH: http(own(card))})
-    resolved = resolve(network)
-    assert resolved == sdk_card(card)
-    assert not resolved.signatures
-    assert issubclass(TrustedCardResolver, A2ACardResolver)
-
-
 EDITED = json.dumps({**json.loads(own(PUBLIC)), "description": "Send money."}).encode()
 FOREIGN = own(put(PUBLIC, "/supportedInterfaces/0/url", "https://evil.example/"))
-REFUSED = {
+#: An answer, and why the card is refused; or the card that is trusted.
+ANSWERS: dict[str, tuple[bytes, str | dict[str, Any]]] = {
+    "a card of 1.0": (http(own(PUBLIC)), PUBLIC),
+    "a card of 0.3": (http(own(PUBLIC_0_3)), PUBLIC_0_3),
     "an edited card": (http(EDITED), "sig.bad"),
     "a stranger's card": (http(own(PUBLIC, "mallory")), "key.unknown"),
     "an interface elsewhere": (http(FOREIGN), "card.origin_mismatch"),
-    "a redirect": (
-        http(b"", status="302 There", location="https://evil.example/"),
-        "fetch.status",
-    ),
+    "a redirect": (http(b"", status="302 T", location="https://evil.example/"), "fetch.status"),
 }
 
 
-@pytest.mark.parametrize(("answer", "code"), REFUSED.values(), ids=REFUSED)
-def test_any_other_card_is_an_error_of_the_sdk(answer: bytes, code: str, network: Network) -> None:
-    """Whichever of its two a caller expects; the verdict says why."""
+@pytest.mark.parametrize(("answer", "outcome"), ANSWERS.values(), ids=ANSWERS)
+def test_a_card_is_the_sdks_own_if_it_is_trusted(
+    answer: bytes, outcome: str | dict[str, Any], network: Network
+) -> None:
+    """As the SDK makes it of the payload; else whichever of its two errors a caller expects."""
+    from a2a.client.card_resolver import A2ACardResolver
     from a2a.client.errors import AgentCardResolutionError
     from a2a.utils.signing import SignatureVerificationError
 
-    from cardsign.integrations.a2a_sdk import CardNotTrusted
+    from cardsign.integrations.a2a_sdk import CardNotTrusted, TrustedCardResolver
 
+    assert issubclass(TrustedCardResolver, A2ACardResolver)
+    assert issubclass(CardNotTrusted, AgentCardResolutionError)
+    assert issubclass(CardNotTrusted, SignatureVerificationError)
     network.host("evil.example", http(b"{}"))
     network.host("tides.example", {CARD_PATH: answer})
-    with pytest.raises(CardNotTrusted) as caught:
-        resolve(network)
-    assert isinstance(caught.value, AgentCardResolutionError)
-    assert isinstance(caught.value, SignatureVerificationError)
-    assert code in [reason.code for reason in caught.value.report.reasons]
+    if isinstance(outcome, dict):
+        resolved = resolve(network)
+        assert (resolved, len(resolved.signatures)) == (sdk_card(outcome), 0)
+    else:
+        with pytest.raises(CardNotTrusted) as caught:
+            resolve(network)
+        assert outcome in [reason.code for reason in caught.value.report.reasons]
     assert "evil.example" not in network.names
 
 
-def test_paths_are_those_of_the_sdk(network: Network) -> None:
-    """Of the constructor or of the call, below the base; asked as they are."""
+def test_paths_and_issuers_are_those_of_the_caller(network: Network) -> None:
+    """Below the base, asked as they are; what would be passed over is refused."""
     host = network.host("tides.example", {})
     for base, how, target in (
         (HOST, {}, CARD_PATH),
@@ -123,11 +117,7 @@ def test_paths_are_those_of_the_sdk(network: Network) -> None:
     host.answers = {"/.well-known/agent.json": http(own(PUBLIC))}
     with pytest.raises(Exception, match="404"):
         resolve(network)
-
-
-def test_whose_card_it_must_be_can_be_said(network: Network) -> None:
-    """Nobody else's is given; and what would be passed over is refused."""
-    network.host("tides.example", {CARD_PATH: http(own(PUBLIC))})
+    host.answers = {CARD_PATH: http(own(PUBLIC))}
     assert resolve(network, issuer="tides").name == "Tide tables"
     network.forget()
     with pytest.raises(UsageFault, match=r"policy\.unknown_issuer"):
@@ -249,7 +239,7 @@ def test_what_the_sdk_serves_is_signed(document: dict[str, Any], as_modifier: bo
 
 
 def test_an_unchanged_card_is_signed_once() -> None:
-    """The key may be far away."""
+    """The key may be far away. A registry's signature stays."""
     from cardsign.integrations.a2a_sdk import CardSigner
 
     asked: list[bytes] = []
@@ -261,9 +251,11 @@ def test_an_unchanged_card_is_signed_once() -> None:
             asked.append(signing_input)
             return key("card").sign(signing_input)
 
-    card, signer = sdk_card(PORTABLE), CardSigner([Far()])
+    card, signer = sdk_card(own(PORTABLE, "registry")), CardSigner([Far()])
     assert signer(card) == signer(card)
-    assert len(asked) == len(set(asked))
+    once = len(asked)
+    assert once == len({*asked})
+    assert len(signer(signer(card)).signatures) == 2
     once = len(asked)
     card.name = "Other"
     signer(card)
@@ -279,12 +271,3 @@ def test_an_extended_card_is_signed_as_it_is_served() -> None:
     signer = CardSigner([key("card")], extended=True)
     signed = asyncio.run(signer.modify(sdk_card(OLD), object()))
     assert verified(json.dumps(MessageToDict(signed)).encode())
-
-
-def test_other_peoples_signatures_stay() -> None:
-    """Ours are replaced, a registry's is kept."""
-    from cardsign.integrations.a2a_sdk import CardSigner
-
-    signer = CardSigner([key("card")])
-    signed = signer(signer(sdk_card(own(PORTABLE, "registry"))))
-    assert len(signed.signatures) == 2
