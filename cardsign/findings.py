@@ -43,7 +43,7 @@ _WARNINGS: Final = frozenset({
     "meaning.hidden-character", "meaning.legacy-path", "meaning.media-type",
     "meaning.no-requirement", "meaning.not-advertised", "meaning.old-flow", "meaning.open-door",
     "meaning.protocol-version", "meaning.scope", "meaning.version", "members.empty",
-    "peer.statement_ends", "portable.legacy-member", "portable.null", "portable.snake-case",
+    "portable.legacy-member", "portable.null", "portable.snake-case",
     "portable.unknown-member", "refresh.no_answer", "secrets.internal-address",
     "secrets.local-path", "sign.compat_no_endpoint", "sign.sdk_refuses", "sign.dual_document",
     "sign.foreign", "sign.profile_skipped",

@@ -20,7 +20,7 @@ from cardsign.findings import Finding, counted
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.times import minute
-from cardsign.trust import enroll
+from cardsign.trust import policyfile
 from cardsign.trust.lock import read_lock
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -31,7 +31,6 @@ from cardsign.trust.policy import (
     check_jwks_url,
     load_policy,
 )
-from cardsign.trust.policyfile import anchor_members, with_issuer
 from cardsign.trust.session import StatementCache
 from cardsign.trust.walk import Ask, SuppliedStatements, load_statements
 from cardsign.urls import Url, is_url, parse_place, parse_url
@@ -81,7 +80,7 @@ def trust_commands() -> None:
 @click.option(
     "--digest",
     metavar="HEX",
-    callback=lambda _context, _option, text: text if text is None else enroll.read_digest(text),
+    callback=lambda _context, _option, text: text if text is None else policyfile.read_digest(text),
     help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that "
     "does not follow from it is refused.",
 )
@@ -106,7 +105,7 @@ def add(who: str, **options: Any) -> None:
     url, members = _read_members(who, options)
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
     members = _with_freshness(members, proposal)
-    enroll.add_issuers(
+    policyfile.add_issuers(
         policy,
         [(members, proposal)],
         compare=partial(_compare, proposal, options["digest"], yes=options["yes"]),
@@ -147,7 +146,7 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
     return url, {member: value for member, value in members.items() if value}
 
 
-def _with_freshness(members: dict[str, Any], proposal: enroll.Proposal) -> dict[str, Any]:
+def _with_freshness(members: dict[str, Any], proposal: policyfile.Proposal) -> dict[str, Any]:
     """Waive freshness by name where an anchor cannot show it (D3)."""
     is_shown = isinstance(proposal.anchor, KeysetAnchor)
     return members if is_shown else {**members, "freshness": "waived"}
@@ -155,7 +154,7 @@ def _with_freshness(members: dict[str, Any], proposal: enroll.Proposal) -> dict[
 
 def _propose(
     url: Url | None, options: Mapping[str, Any], ask: Ask, limits: Limits, now: datetime
-) -> enroll.Proposal:
+) -> policyfile.Proposal:
     """Return the anchor that is named, or what the origin of `url` publishes."""
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
     roots = options["roots"]
@@ -166,16 +165,16 @@ def _propose(
     if keysets:
         supplied = load_statements(keysets)
         with of_the_user("--keyset"):
-            proposal = enroll.propose_keyset(supplied, limits=limits, roots=roots, now=now)
+            proposal = policyfile.propose_keyset(supplied, limits=limits, roots=roots, now=now)
             for doubt in proposal.doubts:  # of files that were chosen none is passed over
                 raise StatementRefused(doubt.code, doubt.message)
         return proposal
     if jwks is not None:
-        return enroll.propose_keys(frame.read_jwks(jwks))
+        return policyfile.propose_keys(frame.read_jwks(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
-            return enroll.Proposal(JwksAnchor(check_jwks_url(jwks_url)))
-    return enroll.propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
+            return policyfile.Proposal(JwksAnchor(check_jwks_url(jwks_url)))
+    return policyfile.propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
 
 
 def _asker(insecure: bool, now: datetime) -> Ask:
@@ -185,11 +184,11 @@ def _asker(insecure: bool, now: datetime) -> Ask:
     return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
 
 
-def _compare(proposal: enroll.Proposal, digest: str | None, *, yes: bool) -> None:
+def _compare(proposal: policyfile.Proposal, digest: str | None, *, yes: bool) -> None:
     """Compare the keyset, or keys that were fetched, before anything is written (E14)."""
     keyset = proposal.keyset
     if digest is not None:
-        enroll.check_told(proposal, digest)
+        policyfile.check_told(proposal, digest)
     elif (keyset or proposal.seen_at) and not yes and not frame.is_dry_run():
         lines, hint = [f"keys at     {safe(proposal.seen_at, limit=300)}"], ""
         if keyset is not None:
@@ -219,15 +218,17 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     """
     policy = verifier.extensible_policy(trust_file)
     names = {issuer.name for issuer in policy.issuers}
-    agents = [issuer for issuer in enroll.read_agents(listing) if issuer["name"] not in names]
+    agents = [issuer for issuer in policyfile.read_agents(listing) if issuer["name"] not in names]
     now = moment()
     ask, limits = _asker(insecure, now), policy.limits
     added = []
     for agent in agents:
         origin = parse_url(agent["cards"][0]).origin
-        proposal = enroll.propose_published(origin, ask, limits=limits, roots=False, now=now)
+        proposal = policyfile.propose_published(origin, ask, limits=limits, roots=False, now=now)
         added.append((_with_freshness(agent, proposal), proposal))
-    texts = [with_issuer("", members, proposal.anchor).lstrip() for members, proposal in added]
+    texts = [
+        policyfile.with_issuer("", members, proposal.anchor).lstrip() for members, proposal in added
+    ]
     lines = "\n".join(texts).splitlines()
     show(Answer({"policy": str(policy.path), "entries": texts}, lines))
     if not added:
@@ -237,7 +238,8 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         say(safe(warning, limit=400))
     count = counted(len(added), "issuer")
     frame.confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
-    enroll.add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=frame.is_dry_run())
+    cache, is_dry_run = StatementCache.of_user(), frame.is_dry_run()
+    policyfile.add_issuers(policy, added, cache=cache, dry_run=is_dry_run)
     for entry, _ in added:
         say(f"{frame.done('added', 'add')} {entry['name']} to {policy.path}")
 
@@ -351,7 +353,7 @@ def remove(name: str, trust_file: Path | None) -> None:
     refused. `cardsign trust forget NAME` removes the entry too.
     """
     policy = verifier.needed_policy(trust_file)
-    is_locked = enroll.remove_issuer(policy, name, dry_run=frame.is_dry_run())
+    is_locked = policyfile.remove_issuer(policy, name, dry_run=frame.is_dry_run())
     notes = [f"{frame.done('removed', 'remove')} {name} from {policy.path}"]
     if is_locked:
         then = "" if frame.is_dry_run() else f"; to remove it: cardsign trust forget {name}"
@@ -370,9 +372,9 @@ def forget(name: str, yes: bool, trust_file: Path | None) -> None:
     An issuer whose anchor is a keyset needs its entry: remove the issuer first.
     """
     policy = verifier.needed_policy(trust_file)
-    enroll.forget_issuer(policy, name, dry_run=True)
+    policyfile.forget_issuer(policy, name, dry_run=True)
     frame.confirm(yes, f"older cards and statements of {name} may then be accepted again")
-    enroll.forget_issuer(policy, name, dry_run=frame.is_dry_run())
+    policyfile.forget_issuer(policy, name, dry_run=frame.is_dry_run())
     note = f"{frame.done('removed', 'remove')} the entry of {name} from {policy.lock}"
     show(Answer({"forgotten": name}, notes=[note]))
 
@@ -388,9 +390,7 @@ def pin(name: str, trust_file: Path | None) -> None:
     brings the lock up to date.
     """
     policy = verifier.needed_policy(trust_file)
-    keyset, changed = enroll.move_pin(
-        policy, name, moment(), StatementCache.of_user(), dry_run=frame.is_dry_run()
-    )
+    keyset, changed = policyfile.move_pin(policy, name, dry_run=frame.is_dry_run())
     lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
     note = "the pin is the newest"
     if changed:
@@ -406,7 +406,7 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
     return {
         "name": issuer.name,
         "origins": [str(place) for place in issuer.places or ()],
-        "anchor": dict(anchor_members(issuer.anchor)),
+        "anchor": dict(policyfile.anchor_members(issuer.anchor)),
         **members(issuer, "accept algorithms require freshness cards peer"),
         "networks": [str(network) for network in issuer.networks],
         "proxy": None if issuer.proxy is None else str(issuer.proxy),

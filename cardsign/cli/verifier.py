@@ -27,7 +27,6 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     find_policy,
     load_policy,
-    user_folder,
 )
 from cardsign.trust.walk import load_statements
 from cardsign.urls import is_url, parse_origin, without_userinfo
@@ -105,7 +104,7 @@ def needed_policy(trust_file: Path | None) -> Policy:
     if policy is None:
         raise UsageFault(
             "trust.no_anchor",
-            f"no policy: there is no {POLICY_FILE} here, nor in {user_folder('CONFIG')}",
+            f"no policy: there is no {POLICY_FILE} here, nor in your $XDG_CONFIG_HOME/cardsign",
             hint="Trust an issuer, which makes one: cardsign trust add URL",
         )
     return policy

@@ -22,8 +22,8 @@ from cardsign.files import file_faults
 from cardsign.findings import counted
 from cardsign.inputs import list_cards
 from cardsign.times import read_stamp, utc
-from cardsign.trust.policy import Policy, Subject, TrustedIssuer
-from cardsign.trust.session import look_ahead
+from cardsign.trust.policy import JwksAnchor, Policy, Subject, TrustedIssuer
+from cardsign.trust.walk import NO_STATEMENTS
 from cardsign.urls import is_url
 from cardsign.verify.report import first_line, verdict_lines
 from cardsign.verify.verifier import Verifier
@@ -124,7 +124,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
             return ()
         if is_many and not verbose and report.verdict == "trusted":
             return (first_line(name, report, policy),)
-        return verdict_lines(name, report, policy, verbose=verbose, keys=named.jwks)
+        return verdict_lines(name, report, policy, verbose=verbose)
 
     shown = ((outcome, lines(outcome)) for outcome in outcomes)
     statuses = _show_each(shown, len(card_files), is_lines=is_many, file=file, err=output == STDIO)
@@ -270,7 +270,10 @@ def _known(by_policy: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
         session, now = by_policy.session(issuer), by_policy.clock()
     except UsageFault as fault:
         return {**state, "alarms": [fault.finding.to_json()]}
-    _, alarms = look_ahead(session, now)
+    trust = session.resolve(NO_STATEMENTS, now)
+    alarms = [*trust.blocks, *(trust.hindrances if issuer.freshness == "required" else ())]
+    if isinstance(issuer.anchor, JwksAnchor):  # its keys are asked for with each card
+        alarms = []
     verifier.say_if_old(session.keyset, now)
     keyset, release = session.keyset, session.release
     return {

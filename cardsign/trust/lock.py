@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,13 +38,13 @@ class LockedRelease:
     """The newest release that revoked a key or raised a floor.
 
     Attributes:
-        order: Its epoch, keyset version and seq.
+        number: Its epoch, keyset version and seq.
         digest: SHA-256 of its payload.
         revoked: The keys that it revokes, until a higher keyset version confirms or drops them.
         floor: The floors that it sets, by URL.
     """
 
-    order: tuple[int, int, int]
+    number: tuple[int, int, int]
     digest: str
     revoked: frozenset[str] = frozenset()
     floor: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -55,7 +56,7 @@ class LockedRelease:
 
     def check(self, release: ReleaseStatement) -> None:
         """Check a release as :func:`cardsign.statements.release.check_order` does."""
-        check_order(release, self.order, self.digest, self.revoked, self.floor)
+        check_order(release, self.number, self.digest, self.revoked, self.floor)
 
     def united_with(self, other: LockedRelease) -> LockedRelease:
         """Return the newer of two, with what the older one says under the same keyset.
@@ -63,18 +64,18 @@ class LockedRelease:
         Under one keyset revocations grow and floors rise. Where the newer release has lost one,
         somebody has un-revoked a key, and the union refuses that release.
         """
-        newer, older = (self, other) if self.order >= other.order else (other, self)
-        if newer.order[:2] != older.order[:2]:
+        newer, older = (self, other) if self.number >= other.number else (other, self)
+        if newer.number[:2] != older.number[:2]:
             return newer
         floor = {
             url: max(newer.floor.get(url, 0), older.floor.get(url, 0))
             for url in {**older.floor, **newer.floor}
         }
-        return LockedRelease(newer.order, newer.digest, newer.revoked | older.revoked, floor)
+        return LockedRelease(newer.number, newer.digest, newer.revoked | older.revoked, floor)
 
     def to_json(self) -> dict[str, Any]:
         """Return the member `release` of an entry."""
-        epoch, version, seq = self.order
+        epoch, version, seq = self.number
         numbers = {"epoch": epoch, "keyset_version": version, "seq": seq, "digest": self.digest}
         revoked = {"revoked": sorted(self.revoked)} if self.revoked else {}
         return {**numbers, **revoked, **({"floor": dict(self.floor)} if self.floor else {})}
@@ -105,10 +106,10 @@ class Floor:
         entry as it is, `newest_iat` included, so that daily releases make no difference in git.
         """
         locked = self.release
-        if release is not None and (locked is None or locked.order < release.order):
+        if release is not None and (locked is None or locked.number < release.order):
             new = LockedRelease.of(release)
-            is_same = locked is not None and locked.order[:2] == new.order[:2]
-            earlier = locked if locked and is_same else LockedRelease(new.order, new.digest)
+            is_same = locked is not None and locked.number[:2] == new.number[:2]
+            earlier = locked if locked and is_same else LockedRelease(new.number, new.digest)
             united = new.united_with(earlier)
             if (united.revoked, united.floor) != (earlier.revoked, earlier.floor):
                 locked = united
@@ -123,17 +124,17 @@ class Floor:
         Raises:
             UsageFault: ``statement.fork``: one number with two digests.
         """
-        keyset, release = self.keyset or other.keyset, self.release or other.release
-        if self.keyset is not None and other.keyset is not None:
-            keyset = max(self.keyset, other.keyset, key=lambda pin: pin.number)
-            if self.keyset.number == other.keyset.number and self.keyset != other.keyset:
-                raise _fork(name, f"keyset {keyset.label}", self.keyset.digest, other.keyset.digest)
-        if self.release is not None and other.release is not None:
-            release = self.release.united_with(other.release)
-            same = self.release.order == other.release.order
-            if same and self.release.digest != other.release.digest:
-                number = f"release {release.order[2]}"
-                raise _fork(name, number, self.release.digest, other.release.digest)
+        keysets = [keyset for keyset in (self.keyset, other.keyset) if keyset is not None]
+        releases = [release for release in (self.release, other.release) if release is not None]
+        for kind, pair in (("keyset", keysets), ("release", releases)):
+            if len({entry.number for entry in pair}) < len({entry.digest for entry in pair}):
+                number = ".".join(map(str, pair[0].number))
+                digests = f"{pair[0].digest} here and {pair[1].digest} there"
+                hint = "Ask the issuer which is theirs. A thief of their roots signed the other."
+                message = f"{kind} {number} of {name!r} is {digests}"
+                raise UsageFault("statement.fork", message, hint=hint)
+        keyset = max(keysets, key=lambda pin: pin.number, default=None)
+        release = reduce(LockedRelease.united_with, releases) if releases else None
         recovery = self.recovery if keyset == self.keyset else other.recovery
         return Floor(keyset, max(self.newest_iat, other.newest_iat), release, recovery)
 
@@ -193,12 +194,11 @@ def check_entry(
     Raises:
         UsageFault: ``lock.missing``.
     """
-    if issuer.name in floors or not isinstance(issuer.anchor, KeysetAnchor):
-        return
-    message, option = f"no entry for {issuer.name!r}, whose anchor is a keyset", policy.option
-    hint = f"Restore {path.name} from version control. Else: cardsign trust remove "
-    hint += f"{issuer.name}{option}; cardsign trust add URL{option}"
-    raise UsageFault("lock.missing", message, path=str(path), hint=hint)
+    if isinstance(issuer.anchor, KeysetAnchor) and issuer.name not in floors:
+        message, option = f"no entry for {issuer.name!r}, whose anchor is a keyset", policy.option
+        hint = f"Restore {path.name} from version control. Else: cardsign trust remove "
+        hint += f"{issuer.name}{option}; cardsign trust add URL{option}"
+        raise UsageFault("lock.missing", message, path=str(path), hint=hint)
 
 
 def read_lock(path: Path) -> dict[str, Floor]:
@@ -221,73 +221,48 @@ def read_lock(path: Path) -> dict[str, Floor]:
             read.text(name, ISSUER_NAME, "/issuers", "an issuer's name"): _floor(name, entry)
             for name, entry in issuers.items()
         }
-    except JsonRefused as refusal:
-        hint, line = "Restore it from version control.", refusal.finding.place.line
-        for number, text in enumerate(data.split(b"\n"), 1):
-            if text.startswith((b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")):
-                hint = "Git left conflict markers. Take either side, then: cardsign trust update "
-                hint += f"--trust {path.with_suffix('.toml')}"
-                line = number
-                break
-        message = f"this is no strict JSON: {refusal.message}"
+    except (JsonRefused, StatementRefused) as refusal:
+        hint = "Restore it from version control, or take either side of a conflict. Then: cardsign "
+        hint += f"trust update --trust {path.with_suffix('.toml')}"
+        if refusal.path == "/format":
+            hint = "Upgrade cardsign: a newer one wrote the lock."
+        message = ": ".join(filter(None, (refusal.path, refusal.message)))
+        line = refusal.finding.place.line
         raise UsageFault("lock.malformed", message, path=str(path), line=line, hint=hint) from None
-    except StatementRefused as refusal:
-        newer = "Upgrade cardsign: a newer one wrote the lock." if refusal.path == "/format" else ""
-        message = f"{refusal.path}: {refusal.message}"
-        raise UsageFault("lock.malformed", message, path=str(path), hint=newer) from refusal
 
 
 def raise_lock(
-    path: Path, floors: Mapping[str, Floor], *, dry_run: bool = False
+    path: Path, floors: Mapping[str, Floor | None], *, dry_run: bool = False
 ) -> tuple[str, ...]:
     """Raise the entries of these issuers; alone among processes, and never below what is there.
 
+    The folder itself is locked, so that no lock file is left beside files that git tracks.
+
+    Args:
+        path: The lock.
+        floors: What was verified of each; None, which only `trust forget` gives, removes its entry.
+        dry_run: Write nothing.
+
     Returns:
-        The issuers whose entry was changed. A fork writes nothing, nor does a dry run.
+        The issuers whose entry was changed. A fork writes nothing.
 
     Raises:
         UsageFault: ``statement.fork``, ``lock.malformed``.
         FileFault: It cannot be read or written.
     """
-
-    def change(entries: dict[str, Floor]) -> dict[str, Floor]:
-        raised = {
-            name: entries.get(name, floor).raised_to(floor, name) for name, floor in floors.items()
-        }
-        return {**entries, **raised}
-
-    return _rewrite(path, change, dry_run=dry_run)
-
-
-def forget_entry(path: Path, name: str) -> tuple[str, ...]:
-    """Remove an issuer's entry."""
-
-    def change(entries: dict[str, Floor]) -> dict[str, Floor]:
-        return {issuer: floor for issuer, floor in entries.items() if issuer != name}
-
-    return _rewrite(path, change)
-
-
-def _rewrite(
-    path: Path, change: Callable[[dict[str, Floor]], dict[str, Floor]], *, dry_run: bool = False
-) -> tuple[str, ...]:
-    """Change the entries of a lock, alone among processes, and return the issuers that changed.
-
-    The folder itself is locked, so that no lock file is left beside files that git tracks.
-    """
     busy = FileFault("file.busy", "another process edits the lock", path=str(path))
     with locked(path, patience=PATIENCE, busy=busy, by_directory=True):
         entries = read_lock(path)
-        changed = change(entries)
-        if changed == entries:
-            return ()
-        issuers = {name: floor.to_json() for name, floor in changed.items()}
-        document = {"format": LOCK_FORMAT, "issuers": issuers}
-        text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-        if not dry_run:
+        changed: dict[str, Floor | None] = {**entries}
+        for name, floor in floors.items():
+            changed[name] = floor and entries.get(name, floor).raised_to(floor, name)
+        names = tuple(name for name in floors if entries.get(name) != changed[name])
+        if names and not dry_run:
+            issuers = {name: floor.to_json() for name, floor in changed.items() if floor}
+            document = {"format": LOCK_FORMAT, "issuers": issuers}
+            text = json.dumps(document, indent=2, sort_keys=True) + "\n"
             write_atomic(path, text.encode(), plain=True)
-    names = {**entries, **changed}
-    return tuple(name for name in names if entries.get(name) != changed.get(name))
+    return names
 
 
 def _floor(name: str, entry: Any) -> Floor:
@@ -318,9 +293,3 @@ def _release(entry: Any, place: str) -> LockedRelease:
         read.revoked(members.get("revoked", [])),
         {url: read.integer(least, f"{place}/floor") for url, least in floor.items()},
     )
-
-
-def _fork(name: str, number: str, first: str, second: str) -> UsageFault:
-    message = f"{number} of {name!r} is {first} here and {second} there"
-    hint = "Ask the issuer which is theirs. One of the two was signed by a thief of their roots."
-    return UsageFault("statement.fork", message, hint=hint)

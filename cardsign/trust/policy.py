@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -15,9 +14,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
-from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
-from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, UsageFault, check_type, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.keys import JwkSet
@@ -47,14 +44,10 @@ class KeysAnchor:
     holders: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        holders = dict[str, str]()
-        for key in self.keys.keys:
-            holder = self.holders.get(key.kid, "")
-            if holders.setdefault(key.thumbprint, holder) != holder:
-                both = f"{holders[key.thumbprint]!r} and {holder!r}"
-                hint = "A key has one holder: two names for one key would count twice."
-                message = f"{both} hold one key, under two kids"
-                raise UsageFault("policy.malformed", message, hint=hint)
+        pairs = {(key.thumbprint, self.holders.get(key.kid, "")) for key in self.keys.keys}
+        if len(pairs) > len({thumbprint for thumbprint, _ in pairs}):
+            message = "two holders hold one key, under two kids, and would count twice"
+            raise UsageFault("policy.malformed", message)
 
 
 def check_jwks_url(url: str) -> str:
@@ -151,8 +144,6 @@ class Limits:
     """Ceilings of one policy; it may lower the built-in ones and never raise them.
 
     Attributes:
-        card_bytes: Bytes of a card.
-        signatures: Entries of `signatures`.
         skew: Seconds that an issuer's clock may be ahead of ours.
         keyset_age: Seconds after `iat` for which a keyset statement is accepted at most; without
             it until its `exp`.
@@ -160,8 +151,6 @@ class Limits:
             without it until its `exp`.
     """
 
-    card_bytes: int = MAX_CARD_BYTES
-    signatures: int = MAX_SIGNATURES
     skew: int = DEFAULT_SKEW
     keyset_age: int | None = None
     release_age: int | None = None
@@ -214,15 +203,11 @@ class TrustedIssuer:
     only: tuple[ProfileName, ...] = ()
 
     def __post_init__(self) -> None:
-        for member, values, allowed in (
-            ("accept", (self.accept,), tuple(ACCEPTED)),
-            ("profile", self.profiles, ACCEPTED.get(self.accept, ())),
-            ("algorithm", self.algorithms, tuple(ALGORITHMS)),
-        ):
-            refused = ", ".join(value for value in values if value not in allowed)
-            if refused or not values:
-                message = f"{refused or f'no {member}'} cannot be accepted; what can is "
-                raise UsageFault("policy.malformed", message + ", ".join(allowed))
+        accepted = set(ACCEPTED.get(self.accept, ()))
+        is_known = set(self.profiles) <= accepted and set(self.algorithms) <= set(ALGORITHMS)
+        if not (is_known and self.profiles and self.algorithms):
+            message = f"{self.name!r} accepts nothing, or what cannot be accepted"
+            raise UsageFault("policy.malformed", message)
 
     @cached_property
     def profiles(self) -> tuple[ProfileName, ...]:
@@ -246,10 +231,6 @@ class Policy:
     limits: Limits = field(default_factory=Limits)
     path: Path | None = field(default=None, compare=False)
     is_own: bool = field(default=True, compare=False)
-
-    def __post_init__(self) -> None:
-        example = "Policy.from_jwks_url(url, origin=...)"
-        check_type(self.issuers, tuple, "a policy is of a tuple of issuers", example)
 
     @classmethod
     def from_jwks(
@@ -371,18 +352,20 @@ class Policy:
 
     def reserved_from(self, issuer: TrustedIssuer) -> tuple[Place, ...]:
         """Return the places of other issuers that lie within the places of this one."""
-        own = [(place.origin, place.prefix.lower()) for place in issuer.places or ()]
+        prefixes: dict[Origin, tuple[str, ...]] = {}
+        for own in issuer.places or ():
+            prefixes[own.origin] = (*prefixes.get(own.origin, ()), own.prefix.lower())
         return tuple(
             place
-            for origin, prefix in own
-            for place, owner in self._places_by_origin.get(origin, ())
-            if owner is not issuer and place.prefix.lower().startswith(prefix)
+            for place, owner in self._placed()
+            if owner is not issuer
+            and place.prefix.lower().startswith(prefixes.get(place.origin, ()))
         )
 
-    def pinned_elsewhere(self, kid: str, issuer: TrustedIssuer | None) -> str | None:
-        """Return the name of another issuer for which a key of that kid is pinned."""
-        others = (other for other in self._issuers_by_kid.get(kid, ()) if other is not issuer)
-        return next((other.name for other in others), None)
+    def pinned_for(self, kid: str) -> str | None:
+        """Return the name of the first issuer for which a key of that kid is pinned."""
+        owner = self._owner_by_kid.get(kid)
+        return None if owner is None else owner.name
 
     def _owner_of(self, url: Url) -> TrustedIssuer | None:
         """Return the owner of the longest prefix that holds the URL."""
@@ -399,24 +382,16 @@ class Policy:
         return {issuer.name: issuer for issuer in reversed(self.issuers)}
 
     @cached_property
-    def _issuers_by_kid(self) -> dict[str, list[TrustedIssuer]]:
-        issuers = defaultdict[str, list[TrustedIssuer]](list)
+    def _owner_by_kid(self) -> dict[str, TrustedIssuer]:
+        owners: dict[str, TrustedIssuer] = {}
         for issuer in self.issuers:
-            if isinstance(issuer.anchor, KeysAnchor):
-                for key in issuer.anchor.keys.keys:
-                    issuers[key.kid].append(issuer)
-        return issuers
+            for key in issuer.anchor.keys.keys if isinstance(issuer.anchor, KeysAnchor) else ():
+                owners.setdefault(key.kid, issuer)
+        return owners
 
     @cached_property
     def _owner_by_place(self) -> dict[Place, TrustedIssuer]:
         return dict(reversed(list(self._placed())))
-
-    @cached_property
-    def _places_by_origin(self) -> dict[Origin, list[tuple[Place, TrustedIssuer]]]:
-        places: dict[Origin, list[tuple[Place, TrustedIssuer]]] = {}
-        for place, issuer in self._placed():
-            places.setdefault(place.origin, []).append((place, issuer))
-        return places
 
     def _placed(self) -> Iterator[tuple[Place, TrustedIssuer]]:
         return ((place, issuer) for issuer in self.issuers for place in issuer.places or ())
@@ -434,30 +409,23 @@ def find_policy(named: Path | None = None, *, here: bool = True) -> Path | None:
         return named
     if variable := os.environ.get(POLICY_VARIABLE):
         return Path(variable)
-    own = user_folder("CONFIG") / POLICY_FILE
-    candidates = (Path(POLICY_FILE), own) if here else (own,)
+    folders = (Path() if here else None, user_folder("CONFIG"))
+    candidates = (folder / POLICY_FILE for folder in folders if folder is not None)
     return next((path for path in candidates if os.path.lexists(path)), None)
 
 
-def user_folder(kind: str) -> Path:
+def user_folder(kind: str) -> Path | None:
     """Return our folder below the XDG base directory ``CONFIG`` or ``CACHE``.
 
-    A relative base directory is ignored.
-
-    Raises:
-        UsageFault: ``usage.conflict``: this user has no home folder.
+    A relative base directory is ignored. None is for a user without a home folder.
     """
     base = Path(os.environ.get(f"XDG_{kind}_HOME", ""))
-    if base.is_absolute():
-        return base / "cardsign"
-    try:
-        return Path.home() / {"CONFIG": ".config", "CACHE": ".cache"}[kind] / "cardsign"
-    except RuntimeError as exc:
-        raise UsageFault(
-            "usage.conflict",
-            f"this user has no home folder, and XDG_{kind}_HOME is not set",
-            hint="Name the policy with --trust FILE.",
-        ) from exc
+    if not base.is_absolute():
+        try:
+            base = Path.home() / {"CONFIG": ".config", "CACHE": ".cache"}[kind]
+        except RuntimeError:
+            return None
+    return base / "cardsign"
 
 
 def load_policy(named: Path | None = None, *, here: bool = True) -> Policy | None:

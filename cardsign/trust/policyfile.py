@@ -1,4 +1,4 @@
-"""`trust.toml`: read as pydantic tables, and edited as a careful person would.
+"""`trust.toml`: read as pydantic tables, and edited with its lock, as a careful person would.
 
 docs/reference/formats.md specifies it. Every refusal names the line and the member, for the file is
 written by hand and a policy that is misread does not protect. An edit keeps comments and order.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from ipaddress import ip_network
-from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeAlias, cast, get_args
+from typing import Annotated, Any, Final, TypeAlias, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -22,20 +23,37 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    model_validator,
 )
 
 from cardsign.card.document import MAX_SIGNATURES
-from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
-from cardsign.errors import CardRefused, CardsignError, FileFault, UsageFault
+from cardsign.card.strictjson import MAX_INTEGER
+from cardsign.errors import (
+    CardRefused,
+    CardsignError,
+    FetchFailed,
+    FileFault,
+    KeyRefused,
+    UsageFault,
+    of_the_user,
+)
 from cardsign.files import locked, read_bytes, write_atomic
+from cardsign.findings import Finding
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
-from cardsign.jose.keys import JwkSet, PublicKey
-from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
-from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
-from cardsign.statements.release import MAX_RELEASE_LIFETIME
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet, PublicKey
+from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT, StatementRefused
+from cardsign.statements.keyset import (
+    MAX_HOLDERS,
+    MAX_KEYSET_LIFETIME,
+    KeysetId,
+    KeysetStatement,
+    RootAnchor,
+    read_keyset,
+)
+from cardsign.statements.release import MAX_RELEASE_LIFETIME, ReleaseStatement
 from cardsign.times import read_span
 from cardsign.tomltext import Location, find_lines, line_of, read_settings, read_toml
+from cardsign.trust import walk
+from cardsign.trust.lock import Floor, check_entry, raise_lock, read_floors, read_lock
 from cardsign.trust.policy import (
     DEFAULT_SKEW,
     ISSUER_NAME,
@@ -53,18 +71,22 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     check_jwks_url,
 )
-from cardsign.urls import Origin, parse_origin, parse_place, without_userinfo
+from cardsign.trust.session import Session, StatementCache
+from cardsign.urls import (
+    JWKS_PATH,
+    Origin,
+    parse_origin,
+    parse_place,
+    parse_url,
+    without_userinfo,
+)
 
 #: The format of the file.
 FORMAT: Final = 1
 #: Bytes. Some thousand issuers; one has about 300.
 MAX_POLICY_BYTES: Final = 1024 * 1024
-#: Entries of a file; a sound one has at least 70 bytes, so 1 MiB holds no more.
-MAX_ISSUERS: Final = 16 * 1024
 #: Origins or keys of one entry. An issuer needs ten; more would only make a wrong file dear.
 MAX_LISTED: Final = 1024
-#: Cards of one issuer; a release of 64 KiB has room for hardly more.
-MAX_CARDS: Final = 256
 #: Seconds. More would make `iat` and `nbf` mean little.
 MAX_SKEW: Final = 3600
 #: The ranges in which an operator may let an issuer be reached. This machine and its own link are
@@ -101,32 +123,22 @@ def _read_by(read: Callable[[Any], object]) -> AfterValidator:
     return AfterValidator(convert)
 
 
-def _form(form: re.Pattern[str], words: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if not form.fullmatch(text):
-            raise ValueError(f"needs {words}, and is {text[:80]!r}")
-        return text
-
-    return AfterValidator(check)
+def _matching(form: re.Pattern[str]) -> Any:
+    return Field(pattern=f"^(?:{form.pattern})$")
 
 
 def _seconds(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    if (seconds := read_span(value)) is None:
-        raise ValueError('needs seconds, or a time such as "90s", "5m", "12h" or "7d"')
-    return seconds
+    seconds = read_span(value) if isinstance(value, str) else None
+    return value if seconds is None else seconds
 
 
 def _network(text: str) -> Network:
-    with suppress(ValueError):
-        network = ip_network(text)
-        for private in PRIVATE_NETWORKS:
-            # `Any`: both are of one version, which mypy cannot see.
-            if network.version == private.version and network.subnet_of(cast(Any, private)):
-                return network
-    ranges = ", ".join(map(str, PRIVATE_NETWORKS))
-    raise ValueError(f"names {text!r}, which is no private network: write a part of {ranges}")
+    network: Any = ip_network(text)  # `Any`: mypy cannot see that two are of one version
+    private = [place for place in PRIVATE_NETWORKS if place.version == network.version]
+    if not any(map(network.subnet_of, private)):
+        ranges = ", ".join(map(str, PRIVATE_NETWORKS))
+        raise ValueError(f"names {text!r}, which is no private network: write a part of {ranges}")
+    return cast(Network, network)
 
 
 def _proxy(text: str) -> Origin:
@@ -144,22 +156,16 @@ def _read_key(jwk: dict[str, Any]) -> PublicKey:
 
 Seconds: TypeAlias = Annotated[int, BeforeValidator(_seconds)]
 Positive: TypeAlias = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
-Digest: TypeAlias = Annotated[str, _form(DIGEST, "64 hex digits, 0-9 and a-f")]
-Thumbprint: TypeAlias = Annotated[str, _form(THUMBPRINT, "43 characters of base64url")]
-Holder: TypeAlias = Annotated[
-    str, _form(HOLDER, "1 to 64 of a-z, 0-9, '.', '_', '@' and '-', a letter or digit first")
-]
-IssuerName: TypeAlias = Annotated[
-    str, _form(ISSUER_NAME, "1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first")
-]
-StatementIssuer: TypeAlias = Annotated[str, _form(ISSUER, "1 to 256 visible ASCII characters")]
+Digest: TypeAlias = Annotated[str, _matching(DIGEST)]
+Thumbprint: TypeAlias = Annotated[str, _matching(THUMBPRINT)]
+Holder: TypeAlias = Annotated[str, _matching(HOLDER)]
+IssuerName: TypeAlias = Annotated[str, _matching(ISSUER_NAME)]
+StatementIssuer: TypeAlias = Annotated[str, _matching(ISSUER)]
 
 
 class LimitsTable(Table):
     """Ceilings of this policy. They may only be lower than the built-in ones."""
 
-    card_bytes: int = Field(default=MAX_CARD_BYTES, ge=1, le=MAX_CARD_BYTES)
-    signatures: int = Field(default=MAX_SIGNATURES, ge=1, le=MAX_SIGNATURES)
     skew: Seconds = Field(default=DEFAULT_SKEW, ge=0, le=MAX_SKEW)
     keyset_age: Seconds | None = Field(default=None, ge=1, le=MAX_KEYSET_LIFETIME)
     release_age: Seconds | None = Field(default=None, ge=1, le=MAX_RELEASE_LIFETIME)
@@ -182,20 +188,11 @@ class RootHolder(Table):
 
 
 class RootSet(Table):
-    """A keyset statement with exactly this root set."""
+    """A keyset statement with exactly this root set; one that no statement can have has none."""
 
     issuer: StatementIssuer
     threshold: int = Field(ge=1, le=MAX_HOLDERS)
     keys: list[RootHolder] = Field(min_length=1, max_length=MAX_LISTED)
-
-    @model_validator(mode="after")
-    def _check_threshold(self) -> Self:
-        if len({key.thumbprint for key in self.keys}) < len(self.keys):
-            raise ValueError("lists a thumbprint twice")
-        holders = len({key.holder for key in self.keys})
-        if self.threshold > holders:  # a holder counts once, however many keys they have
-            raise ValueError(f"can never be met: {self.threshold} of {holders} holders")
-        return self
 
 
 class PinnedKey(Table):
@@ -246,7 +243,7 @@ class IssuerTable(Table):
     )
     require: list[Holder] = Field(default=[], max_length=MAX_SIGNATURES)
     freshness: Freshness = "required"
-    cards: list[str] = Field(default=[], max_length=MAX_CARDS)
+    cards: list[str] = Field(default=[], max_length=MAX_LISTED)
     peer: Peer = "required"
     networks: list[Annotated[str, _read_by(_network)]] = Field(default=[], max_length=MAX_NETWORKS)
     proxy: Annotated[str, _read_by(_proxy)] | None = None
@@ -265,7 +262,7 @@ class TrustFile(Table):
 
     format: int = Field(ge=FORMAT, le=FORMAT)
     limits: LimitsTable = LimitsTable()
-    issuer: list[IssuerTable] = Field(default=[], max_length=MAX_ISSUERS)
+    issuer: list[IssuerTable] = []
 
 
 def read_policy(path: Path, *, is_own: bool = True) -> Policy:
@@ -292,8 +289,7 @@ def parse_policy(data: bytes, *, source: str = POLICY_FILE, is_own: bool = True)
         UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line.
     """
     file = read_settings(data, Path(source), TrustFile, code="policy.malformed")
-    problems = chain(() if is_own else _list_not_allowed(file), _list_conflicts(file))
-    for at, code, message, hint in problems:
+    for at, code, message, hint in _list_problems(file, is_own):
         line = line_of(find_lines(data.decode()), at)
         raise UsageFault(code, message, path=source, line=line, hint=hint)
     return Policy(tuple(table.issuer() for table in file.issuer), Limits(**vars(file.limits)))
@@ -303,34 +299,27 @@ def parse_policy(data: bytes, *, source: str = POLICY_FILE, is_own: bool = True)
 Problem: TypeAlias = tuple[Location, str, str, str]
 
 
-def _list_not_allowed(file: TrustFile) -> Iterator[Problem]:
-    """Yield what only a policy that is named may say."""
-    for index, table in enumerate(file.issuer):
-        for member in sorted(table.model_fields_set.intersection(OPERATOR_MEMBERS)):
-            message = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
-            message += "and this one was found in the working directory"
-            hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-            yield ("issuer", index, member), "config.not_allowed", message, hint
-
-
-def _list_conflicts(file: TrustFile) -> Iterator[Problem]:
-    """Yield where two issuers have one name or one place, or members do not go together."""
-    code, names, owners = "policy.malformed", set[str](), dict[object, str]()
+def _list_problems(file: TrustFile, is_own: bool) -> Iterator[Problem]:
+    """Yield what only a policy that is named may say, and where entries contradict one another."""
+    owners: dict[object, int] = {}
     for index, issuer in enumerate(file.issuer):
-        at: Location = ("issuer", index)
-        if issuer.name in names:
-            hint = f"Give it another name, or first: cardsign trust remove {issuer.name}"
-            yield (*at, "name"), code, f"two issuers have the name {issuer.name!r}", hint
-        names.add(issuer.name)
-        for nth, place in enumerate(issuer.origins):
-            if (owner := owners.setdefault(place, issuer.name)) != issuer.name:
-                hint = "Keep issuers of one origin apart by path prefixes, such as "
-                hint += '"https://host/agents/name/".'
-                message = f"{place} of {issuer.name!r} belongs to {owner!r} already"
-                yield (*at, "origins", nth), code, message, hint
+        name, at = issuer.name, ("issuer", index)
+        for member in OPERATOR_MEMBERS if not is_own else ():
+            if member in issuer.model_fields_set:
+                message = f"`{member}` of {name!r} may stand only in a policy that you name, "
+                message += "and this one was found in the working directory"
+                hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
+                yield (*at, member), "config.not_allowed", message, hint
+        places: list[tuple[Location, object]] = [(("name",), name)]
+        places += [(("origins", nth), place) for nth, place in enumerate(issuer.origins)]
+        for place, value in places:
+            if owners.setdefault(value, index) != index:
+                hint = "Give each its own name and places, such as https://host/agents/NAME/."
+                yield (*at, *place), "policy.malformed", f"two issuers have {str(value)!r}", hint
         if issuer.proxy is not None and issuer.networks:
             hint = "A proxy looks up the names of hosts itself, so leave `networks` out."
-            yield (*at, "proxy"), code, "`proxy` and `networks` exclude one another", hint
+            message = "`proxy` and `networks` exclude one another"
+            yield (*at, "proxy"), "policy.malformed", message, hint
 
 
 # Edits.
@@ -348,7 +337,7 @@ format = {FORMAT}
 def edit_policy(
     path: Path,
     change: Callable[[str], str],
-    is_expected: Callable[[tuple[TrustedIssuer, ...], tuple[TrustedIssuer, ...]], bool],
+    names: Collection[str],
     *,
     dry_run: bool = False,
 ) -> Policy:
@@ -360,7 +349,7 @@ def edit_policy(
     Args:
         path: The file.
         change: Returns the new text.
-        is_expected: Whether the change makes the second of the issuers before.
+        names: The issuers whose entries it changes; all others must stay as they are.
         dry_run: Write nothing.
 
     Raises:
@@ -375,13 +364,14 @@ def edit_policy(
         policy = parse_policy(data, source=str(path))
         changed = change(data.decode()).encode()
         after = parse_policy(changed, source=f"{path} with the new entry")
-        if not is_expected(policy.issuers, after.issuers) or after.limits != policy.limits:
-            raise UsageFault(
-                "policy.malformed",
-                "the file is laid out in a way that cannot be edited for you",
-                path=str(path),
-                hint="Nothing was changed; make the change by hand.",
-            )
+        others = [
+            [issuer for issuer in version.issuers if issuer.name not in names]
+            for version in (policy, after)
+        ]
+        if others[0] != others[1] or after.limits != policy.limits:
+            message = "the file is laid out in a way that cannot be edited for you"
+            hint = "Nothing was changed; make the change by hand."
+            raise UsageFault("policy.malformed", message, path=str(path), hint=hint)
         if not dry_run:
             write_atomic(path, changed, plain=True)
     return replace(after, path=path)
@@ -419,10 +409,8 @@ def without_issuer(text: str, name: str) -> str:
     """Return the text without an issuer's tables; comments around them stay."""
     index, lines, places = _index(text, name), text.split("\n"), find_lines(text)
     start = line_of(places, ("issuer", index))
-    end = len(lines) + 1
-    for place, line in places.items():
-        if line > start and place[:2] != ("issuer", index):
-            end = min(end, line)
+    others = (line for place, line in places.items() if place[:2] != ("issuer", index))
+    end = min((line for line in others if line > start), default=len(lines) + 1)
     while end - 1 > start and re.fullmatch(r"\s*(#.*)?", lines[end - 2]):
         end -= 1
     return "\n".join([*lines[: start - 1], *lines[end - 1 :]])
@@ -440,3 +428,316 @@ def with_pin(text: str, name: str, pin: KeysetId) -> str:
 
 def _index(text: str, name: str) -> int:
     return [table["name"] for table in read_toml(text.encode())["issuer"]].index(name)
+
+
+# Adding an issuer: the anchor that is proposed, its comparison, and what is written. Nothing but a
+# comparison over another channel shows that a first statement is genuine, so `add_issuers` lets the
+# caller compare before it writes.
+
+#: Of a release that is missing or over there is nothing to compare.
+_NO_DOUBT: Final = ("refresh.next_unknown", "trust.freshness_unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An anchor for a new issuer, and the statements on which it rests.
+
+    Attributes:
+        anchor: What would be trusted beforehand.
+        keyset: The keyset statement that it pins, if any.
+        release: A release statement under it, if any.
+        warnings: What a person should know before saying yes.
+        doubts: What did not fit; none of it is passed over where a digest or files were given.
+        digests: Of `keyset`, and of those from which it was seen to follow lawfully.
+        seen_at: The URL at which the keys were found that are pinned, if they were looked for.
+    """
+
+    anchor: Anchor
+    keyset: KeysetStatement | None = None
+    release: ReleaseStatement | None = None
+    warnings: tuple[str, ...] = ()
+    doubts: tuple[Finding, ...] = ()
+    digests: frozenset[str] = frozenset()
+    seen_at: str = ""
+
+
+def propose_keyset(
+    supplied: walk.SuppliedStatements,
+    *,
+    limits: Limits,
+    roots: bool,
+    now: datetime,
+    reasons: Sequence[Finding] = (),
+) -> Proposal:
+    """Pin the newest keyset statement to which these lead, or with `roots` its root set.
+
+    They begin with the lowest one that its own root has signed. Only a person can say whether
+    that one is genuine.
+
+    Args:
+        supplied: Keyset statements, and releases under the newest.
+        limits: Of the policy.
+        roots: Pin the root set.
+        now: The time.
+        reasons: What is known to be missing.
+
+    Raises:
+        StatementRefused: There is no keyset statement that could be pinned.
+    """
+    keysets = walk.read_statements(supplied.untrusted_keysets, read_keyset, [])
+    lowest = min((keyset.id for keyset in keysets), default=KeysetId(1, 1, ""))
+    session = Session(TrustedIssuer("new", KeysetAnchor(lowest), None), limits)
+    trust, keyset = session.resolve(supplied, now), session.keyset
+    notes = (*reasons, *trust.notes)
+    if keyset is None:
+        cause = next(iter(notes), Finding("statement.gap", "there is no keyset statement"))
+        raise StatementRefused(cause.code, cause.message)
+    every = dict.fromkeys((*trust.blocks, *trust.hindrances, *notes))
+    warnings = [why for why in every if why.code not in _NO_DOUBT]
+    return Proposal(
+        KeysetAnchor(RootAnchor.of(keyset.root) if roots else keyset.id, keyset.issuer),
+        keyset,
+        session.release,
+        tuple(f"{why.code}: {why.message}" for why in warnings),
+        tuple(why for why in warnings if why.code != "statement.expired"),
+        frozenset(statement.digest for statement in session.passed),
+    )
+
+
+def propose_published(
+    origin: Origin, ask: walk.Ask, *, limits: Limits, roots: bool, now: datetime
+) -> Proposal:
+    """Pin the newest keyset statement that an origin publishes now, or the keys of one without any.
+
+    Raises:
+        FetchFailed: ``trust.no_keys``: it publishes nothing that could be pinned.
+    """
+    refresh = walk.Refresh(str(origin), ask)
+    supplied, reasons = refresh.run(None)
+    try:
+        if refresh.misfits and not supplied.untrusted_keysets:
+            unclear = f"{refresh.misfits[0].message}, and a host without statements answers 404"
+            reasons = (Finding("statement.shape", unclear),)
+        if supplied != walk.NO_STATEMENTS or reasons or roots:
+            return propose_keyset(supplied, limits=limits, roots=roots, now=now, reasons=reasons)
+        answer = ask(f"{origin}{JWKS_PATH}", MAX_JWKS_BYTES)
+        if answer.outcome == "absent":
+            neither = "it publishes neither a keyset statement nor a key set"
+            raise UsageFault("jwks.malformed", neither)
+        reasons = (walk.no_answer(answer),) if answer.outcome == "failed" else ()
+        proposal = propose_keys(JwkSet.from_bytes(answer.untrusted_body))
+    except (StatementRefused, KeyRefused, UsageFault) as refusal:
+        cause = next(iter(reasons), refusal.finding)
+        hint = "Add it by keys instead: --jwks FILE or --jwks-url URL. Neither shows revocation."
+        message = f"nothing that {origin} publishes could be pinned: {cause.message}"
+        raise FetchFailed("trust.no_keys", message, hint=cause.fix or hint) from refusal
+    pinned = f"{origin} publishes no keyset statement, so its current keys are pinned"
+    return replace(proposal, seen_at=answer.url, warnings=(*proposal.warnings, pinned))
+
+
+def propose_keys(jwks: JwkSet) -> Proposal:
+    """Pin the keys of a set.
+
+    Raises:
+        UsageFault: ``jwks.malformed``: there is no key.
+    """
+    if not jwks.keys:
+        raise UsageFault("jwks.malformed", "the set holds no key to pin")
+    skipped = (f"the key {key.kid!r} was left out: {key.message}" for key in jwks.skipped)
+    return Proposal(KeysAnchor(JwkSet.of(jwks.keys)), warnings=tuple(skipped))
+
+
+def read_digest(text: str) -> str:
+    """Read a digest as its issuer told it: in hex, with or without ``sha256:``, spaces and colons.
+
+    Raises:
+        UsageFault: ``usage.invalid``: it is no whole digest.
+    """
+    digest = re.sub(r"[\s:]+", "", text.strip().lower().removeprefix("sha256:"))
+    if not DIGEST.fullmatch(digest):
+        message = f"a digest has 64 hex digits; you gave {text[:80]!r}"
+        raise UsageFault("usage.invalid", message, hint="Ask the issuer for the whole digest.")
+    return digest
+
+
+def check_told(proposal: Proposal, digest: str) -> None:
+    """Compare a proposed keyset with the digest that its issuer told over another channel (E14).
+
+    That may be the digest of an earlier keyset: it stays good, since each step from there to the
+    newest must be lawful by the one before, its own roots first.
+
+    Args:
+        proposal: What would be pinned.
+        digest: As :func:`read_digest` returns it.
+
+    Raises:
+        StatementRefused: ``statement.digest``, or why not all of the statements fit.
+        UsageFault: ``usage.conflict``: no keyset is proposed.
+    """
+    keyset = proposal.keyset
+    if keyset is None:
+        raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
+    if digest not in proposal.digests:
+        message = f"keyset {keyset.label} has the digest {keyset.digest}, and you gave {digest}"
+        raise StatementRefused("statement.digest", message, hint=_DO_NOT_ADD)
+    for doubt in proposal.doubts:
+        raise StatementRefused(doubt.code, doubt.message, hint=_DO_NOT_ADD)
+
+
+_DO_NOT_ADD: Final = "Do not add it. Ask the issuer over another channel which digest is right."
+
+
+def add_issuers(
+    policy: Policy,
+    entries: Sequence[tuple[Mapping[str, Any], Proposal]],
+    *,
+    compare: Callable[[], None] = lambda: None,
+    cache: StatementCache | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Add issuers to a policy and its lock, all of them or none: check, compare, then write.
+
+    The lock is written first: an entry without a policy means nothing. Where there is no policy
+    yet, one is begun.
+
+    Args:
+        policy: The policy.
+        entries: The members of each new ``[[issuer]]`` without its anchor, and its anchor.
+        compare: Raises where a person does not agree; nothing was written before.
+        cache: Where the statements are kept; None for nowhere.
+        dry_run: Check and compare, and write nothing.
+
+    Raises:
+        UsageFault: ``policy.malformed``, ``usage.conflict``; what
+            `compare` raises; ``lock.malformed``, ``lock.other_anchor``; ``statement.rollback``
+            or ``statement.fork``: the lock has a newer or another statement of that name.
+        FileFault: Something cannot be written.
+    """
+
+    def with_all(text: str) -> str:
+        for members, proposal in entries:
+            text = with_issuer(text, members, proposal.anchor)
+        return text
+
+    added = {members["name"]: proposal for members, proposal in entries}
+    edit = partial(edit_policy, policy.file, with_all, added)
+    locked = read_floors(edit(dry_run=True), [policy.lock])
+    floors: dict[str, Floor] = {}
+    for name, proposal in added.items():
+        if (keyset := proposal.keyset) is not None:
+            floors[name] = floor = Floor().with_statements(keyset, proposal.release)
+            highest = locked.get(name, floor).raised_to(floor, name).keyset or keyset.id
+            if highest != keyset.id:
+                message = (
+                    f"the lock has keyset {highest.label} of {name!r}, newer than {keyset.label}"
+                )
+                hint = f"If it is another issuer now: cardsign trust forget {name}"
+                raise UsageFault("statement.rollback", message, path=str(policy.lock), hint=hint)
+    compare()
+    if dry_run:
+        return
+    raise_lock(policy.lock, floors)
+    edit()
+    for proposal in added.values():  # so that the first verdict needs no network
+        anchor, keyset = proposal.anchor, proposal.keyset
+        if cache is not None and keyset is not None and isinstance(anchor, KeysetAnchor):
+            cache.keep(anchor, [keyset], proposal.release)
+
+
+def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[KeysetId, bool]:
+    """Move an issuer's pin forward to the keyset statement that the lock records.
+
+    Returns:
+        The statement that is pinned now, and whether the policy said otherwise before.
+
+    Raises:
+        UsageFault: ``usage.conflict``: the anchor is no single statement; ``lock.missing``.
+        FileFault: Lock or policy cannot be read or written.
+    """
+    issuer = policy.issuer(name)
+    anchor = issuer.anchor
+    if not isinstance(anchor, KeysetAnchor) or isinstance(anchor.pin, RootAnchor):
+        message = (
+            f"the anchor of {name!r} is no single keyset statement, so there is no pin to move"
+        )
+        hint = f"Anchor it anew: cardsign trust remove {name}, then cardsign trust add URL"
+        raise UsageFault("usage.conflict", message, path=str(policy.path), hint=hint)
+    floors = read_floors(policy, [policy.lock])
+    check_entry(policy, issuer, floors, policy.lock)
+    pin = floors[name].keyset or anchor.pin
+    if pin.number <= anchor.pin.number:
+        return anchor.pin, False
+    edit_policy(policy.file, lambda text: with_pin(text, name, pin), [name], dry_run=dry_run)
+    return pin, True
+
+
+def remove_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> bool:
+    """Remove an issuer from a policy; its entry in the lock stays.
+
+    Returns:
+        Whether the lock has an entry for it.
+
+    Raises:
+        UsageFault: ``policy.unknown_issuer``, ``policy.malformed``; ``lock.malformed``.
+        FileFault: Policy or lock cannot be read or written.
+    """
+    policy.issuer(name)
+    is_locked = name in read_lock(policy.lock)
+    edit_policy(policy.file, lambda text: without_issuer(text, name), [name], dry_run=dry_run)
+    return is_locked
+
+
+def forget_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> None:
+    """Remove what the lock has of an issuer, which may be in the policy no more.
+
+    Raises:
+        UsageFault: ``usage.conflict``: the policy anchors it at a keyset, so the entry is needed;
+            ``policy.unknown_issuer``: the lock has no such entry.
+        FileFault: Policy or lock cannot be read or written.
+    """
+    if any(
+        issuer.name == name and isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers
+    ):
+        message = f"{name!r} is trusted by its keyset, which needs the entry"
+        hint = f"Remove the issuer first: cardsign trust remove {name}"
+        raise UsageFault("usage.conflict", message, path=str(policy.lock), hint=hint)
+    if name not in read_lock(policy.lock):
+        message = f"the lock has no entry for {name!r}"
+        raise UsageFault("policy.unknown_issuer", message, path=str(policy.lock))
+    if not dry_run:
+        raise_lock(policy.lock, {name: None})
+
+
+# A list of agents. What is proposed is shown to a person, and adds no issuer by itself.
+
+
+#: Bytes of a list of agents; one has about 100.
+MAX_AGENTS_BYTES: Final = 256 * 1024
+
+
+def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
+    """Read the agents of a TOML file's ``[[a2a.external_agents]]``, each with `name` and `url`.
+
+    Other members are not looked at.
+
+    Returns:
+        The members of an entry of the policy for each.
+
+    Raises:
+        UsageFault: ``usage.invalid``: there are none, or one lacks a name or a URL.
+            ``card.interface_url``.
+        FileFault: It cannot be read.
+    """
+    data, entries = read_bytes(path, max_bytes=MAX_AGENTS_BYTES), []
+    try:
+        with of_the_user(str(path)):
+            document: Any = read_toml(data)
+            for agent in document["a2a"]["external_agents"]:
+                name, url = agent["name"].lower(), parse_url(agent["url"])
+                name = re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._")[:64] or url.origin.host
+                entries.append({"name": name, "origins": [str(url.origin)], "cards": [str(url)]})
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        message = "this is no list of agents, each with a name and a URL"
+        hint = "Write [[a2a.external_agents]] with name = and url = for each agent."
+        raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
+    return tuple(entries)

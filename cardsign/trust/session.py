@@ -16,13 +16,13 @@ from functools import cached_property
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
-from cardsign.errors import CardsignError, KeyRefused, UsageFault
+from cardsign.errors import CardsignError
 from cardsign.files import list_names, make_directory, read_bytes, refuse_links, write_atomic
 from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet, SkippedKey
-from cardsign.statements.envelope import StatementRefused, check_times
+from cardsign.statements.envelope import check_times
 from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.times import minute
@@ -43,13 +43,14 @@ from cardsign.trust.walk import (
     SuppliedStatements,
     Walk,
     choose_release,
-    explain_refusal,
+    noting,
     read_statements,
 )
 from cardsign.urls import Origin, Place, parse_origin
 
 #: What a reason is for: see the attributes of :class:`IssuerTrust`.
 Weight = Literal["blocks", "hindrances", "notes"]
+_WEIGHTS: Final[tuple[Weight, ...]] = get_args(Weight)
 #: Reasons that the next question may take away or word differently.
 _PASSING: Final = {
     *("statement.not_yet", "statement.expired", "time.clock_behind", "time.historic"),
@@ -169,15 +170,6 @@ class Session:
             return self.locked
         return self.locked.with_statements(self.keyset, self.release)
 
-    @property
-    def seen(self) -> SuppliedStatements:
-        """The statements from the anchor to the newest keyset, and the newest release."""
-        releases = (self.release,) if self.release is not None else ()
-        return SuppliedStatements(
-            tuple(keyset.envelope.to_bytes() for keyset in self.passed),
-            tuple(release.envelope.to_bytes() for release in releases),
-        )
-
     def resolve(
         self, statements: SuppliedStatements, now: datetime, *, historic: bool = False
     ) -> IssuerTrust:
@@ -189,8 +181,8 @@ class Session:
         if historic:
             apart = copy(self)
             apart._reasons = defaultdict(list)
-            message = f"the verdict is about {now.isoformat()}"
-            apart._weigh("blocks", Finding("time.historic", message))
+            reason = Finding("time.historic", f"the verdict is about {now.isoformat()}")
+            apart._reasons["blocks"].append(reason)
             return apart._ask_anchor(statements, now)
         seconds = now.timestamp()
         if self._resolved is not None:
@@ -225,10 +217,7 @@ class Session:
         if statements.jwks_url == url:
             self.jwks = self._read_jwks(statements) or self.jwks
         if self.jwks is None:
-            hint = "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE."
-            hint += " For verify --serve, which fetches nothing, pin keys or a keyset: cardsign "
-            hint += f"trust remove {self.issuer.name}, then cardsign trust add URL"
-            return self._without_source(f"the key set at {url} is not at hand", hint)
+            return self._without_source(f"the key set at {url} is not at hand")
         return self._by_keys(self.jwks, {})
 
     def _by_keys(self, jwks: JwkSet, holders: Mapping[str, str]) -> IssuerTrust:
@@ -247,14 +236,15 @@ class Session:
         releases = self._walk(anchor, statements, now)
         if self.keyset is None:
             return self._without_source("no keyset statement can be accepted")
-        keyset, locked = self.keyset, self.locked.release
+        keyset, locked, reasons = self.keyset, self.locked.release, self._reasons
         choice = choose_release(self.release, releases, keyset, locked, now=now, skew=self.skew)
-        self._weigh("notes", *choice.notes)
+        reasons["notes"] += choice.notes
         self.release = choice.release
-        ends = None if self._is_over(keyset, now) else self._release_ends(keyset, choice, now)
-        is_raised = not self._reasons["blocks"] and self.floor != self.locked
-        if self.behind is not None and is_raised:
-            self._weigh("notes", self.behind)
+        ends = None
+        if not self._is_over(keyset, now, "blocks", "the newest keyset statement"):
+            ends = self._release_ends(keyset, choice, now)
+        if self.behind is not None and not reasons["blocks"] and self.floor != self.locked:
+            reasons["notes"].append(self.behind)
         return self._trust(
             keyset.keys,
             offered=self._read_jwks(statements),
@@ -277,13 +267,11 @@ class Session:
         kept = read_statements(cached.untrusted_keysets, read_keyset, [], self.keyset)
         steps = MAX_STEPS + len(kept)
         walk = Walk([*keysets, *kept], self.locked, now, self.skew, max_steps=steps)
-        try:
+        with noting(self._reasons["blocks"]):
             start = self.keyset or walk.begin(anchor.pin, anchor.issuer)
             if start is not None:
                 walk.onward(start)
-        except StatementRefused as refusal:
-            self._weigh("blocks", explain_refusal(refusal))
-        self._weigh("notes", *notes, *walk.reasons)
+        self._reasons["notes"] += (*notes, *walk.reasons)
         self.passed += tuple(walk.passed)
         self.keyset = walk.passed[-1] if walk.passed else self.keyset
         cached_releases = read_statements(cached.untrusted_releases, read_release, [])
@@ -294,106 +282,61 @@ class Session:
         self, keyset: KeysetStatement, choice: ReleaseChoice, now: datetime
     ) -> int | None:
         """Return when the last signer of the release ends; None if it is not in force."""
-        release = choice.release
+        release, reasons, name = choice.release, self._reasons, "the newest release"
         if choice.contested is not None:
-            self._weigh("hindrances", choice.contested)
+            reasons["hindrances"].append(choice.contested)
         if release is None:
             message = "there is no release statement, so it is unknown which cards are current"
-            self._weigh("hindrances", Finding("trust.freshness_unknown", message))
+            reasons["hindrances"].append(Finding("trust.freshness_unknown", message))
             return None
-        weight: Weight = "blocks"
-        try:
+        with noting(reasons["blocks"], name):
             if self.locked.release is not None:
                 self.locked.release.check(release)
-            weight = "hindrances"
-            signers = check_release(
-                release, keyset, None, now=now, skew=self.skew, revoked=choice.revoked
-            )
-        except StatementRefused as refusal:
-            self._weigh(weight, explain_refusal(refusal, "the newest release"))
-            return None
-        if self._is_over(release, now):
-            return None
-        return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
+            with noting(reasons["hindrances"], name):
+                signers = check_release(
+                    release, keyset, None, now=now, skew=self.skew, revoked=choice.revoked
+                )
+                if not self._is_over(release, now, "hindrances", name):
+                    keys = (key for key in keyset.keys if key.public.thumbprint in signers)
+                    return max(key.exp for key in keys)
+        return None
 
-    def _is_over(self, statement: KeysetStatement | ReleaseStatement, now: datetime) -> bool:
+    def _is_over(
+        self,
+        statement: KeysetStatement | ReleaseStatement,
+        now: datetime,
+        weight: Weight,
+        name: str,
+    ) -> bool:
         """Return whether a statement is not in force, and weigh why."""
-        is_keyset, end = isinstance(statement, KeysetStatement), end_of(statement, self.limits)
-        name = "the newest keyset statement" if is_keyset else "the newest release"
-        try:
+        end = end_of(statement, self.limits)
+        count = len(self._reasons[weight])
+        with noting(self._reasons[weight]):
             check_times(statement.iat, end, now=now, skew=self.skew, name=name)
-        except StatementRefused as refusal:
-            self._weigh("blocks" if is_keyset else "hindrances", explain_refusal(refusal))
-            return True
-        return False
+        return len(self._reasons[weight]) > count
 
     def _check_clock(self, now: datetime) -> None:
         """Block everything if the clock is behind what was signed already."""
-        newest = self.newest_iat
-        if newest - now.timestamp() <= self.limits.skew:
-            return
-        message = f"a statement of {minute(newest)} was seen before, and this clock says "
-        hint = ""
-        if newest == self.locked.newest_iat:
-            hint = "Set the clock. If it is right, the lock is wrong: restore trust.lock from "
-            hint += "version control."
-        self._weigh("blocks", Finding("time.clock_behind", message + minute(now), fix=hint))
+        if self.newest_iat - now.timestamp() > self.limits.skew:
+            message = f"a statement of {minute(self.newest_iat)} was seen before, "
+            message += f"and this clock says {minute(now)}"
+            self._reasons["blocks"].append(Finding("time.clock_behind", message))
 
     def _read_jwks(self, statements: SuppliedStatements) -> JwkSet | None:
-        if statements.untrusted_jwks is None:
-            return None
-        try:
-            return JwkSet.from_bytes(statements.untrusted_jwks)
-        except KeyRefused as refusal:
-            self._weigh("notes", explain_refusal(refusal))
-            return None
+        if statements.untrusted_jwks is not None:
+            with noting(self._reasons["notes"]):
+                return JwkSet.from_bytes(statements.untrusted_jwks)
+        return None
 
-    def _weigh(self, weight: Weight, *reasons: Finding) -> None:
-        self._reasons[weight].extend(reasons)
-
-    def _without_source(self, message: str, hint: str = "") -> IssuerTrust:
-        self._weigh("blocks", Finding("trust.no_keys", message, fix=hint))
+    def _without_source(self, message: str) -> IssuerTrust:
+        self._reasons["blocks"].append(Finding("trust.no_keys", message))
         return self._trust((), has_source=False)
 
     def _trust(self, keys: Iterable[IssuerKey], **members: Any) -> IssuerTrust:
+        reasons: dict[Any, Any] = {weight: tuple(self._reasons[weight]) for weight in _WEIGHTS}
         return IssuerTrust(
-            self.issuer,
-            self.limits,
-            tuple(keys),
-            blocks=tuple(self._reasons["blocks"]),
-            hindrances=tuple(self._reasons["hindrances"]),
-            notes=tuple(self._reasons["notes"]),
-            reserved=self.reserved,
-            **members,
+            self.issuer, self.limits, tuple(keys), reserved=self.reserved, **reasons, **members
         )
-
-
-#: Seconds before a keyset statement ends: roots are offline, and their holders may be away.
-KEYSET_NOTICE: Final = 14 * 24 * 3600
-
-
-def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Finding, ...]]:
-    """Return who may speak for an issuer by what is known here, and what needs a person.
-
-    Nothing is asked.
-    """
-    issuer, limits = session.issuer, session.limits
-    trust = session.resolve(NO_STATEMENTS, now)
-    if isinstance(issuer.anchor, JwksAnchor):  # its keys are asked for with each card
-        return trust, ()
-    alarms = [*trust.blocks, *(trust.hindrances if issuer.freshness == "required" else ())]
-    keyset, release = trust.keyset, trust.release
-    ending = []
-    if release is not None and now >= release.renew_at:
-        ending.append(f"release {release.seq} is past half of its time, and no newer one was seen")
-    if keyset is not None:
-        remaining = end_of(keyset, limits) - now.timestamp()
-        if 0 < remaining <= KEYSET_NOTICE:
-            ending.append(f"keyset {keyset.label} ends in {remaining / 86400:.1f} days")
-    hint = f"Look for a newer one: cardsign peers verify {issuer.name}. "
-    hint += "If there is none, ask the issuer."
-    alarms += [Finding("peer.statement_ends", ends, fix=hint) for ends in ending]
-    return trust, tuple(dict.fromkeys(alarms))
 
 
 # Signed statements kept in the user's cache folder (decision F6, L6). What is read is verified
@@ -414,9 +357,8 @@ class StatementCache:
     @classmethod
     def of_user(cls) -> StatementCache | None:
         """Return the cache in the user's cache folder; None where this user has none."""
-        with suppress(UsageFault):
-            return cls(user_folder("CACHE") / "statements")
-        return None
+        folder = user_folder("CACHE")
+        return None if folder is None else cls(folder / "statements")
 
     def get(self, anchor: KeysetAnchor, after: str = "") -> SuppliedStatements:
         """Return the statements kept for an anchor, oldest first, without what is odd.
@@ -470,8 +412,8 @@ def cache_name(anchor: KeysetAnchor) -> str:
     pin = anchor.pin
     if isinstance(pin, KeysetId):
         return pin.digest
-    pairs = " ".join(sorted(f"{thumbprint}:{holder}" for thumbprint, holder in pin.holders))
-    return hashlib.sha256(f"roots {anchor.issuer} {pin.threshold} {pairs}".encode()).hexdigest()
+    roots = repr((anchor.issuer, pin.threshold, sorted(pin.holders)))
+    return hashlib.sha256(roots.encode()).hexdigest()
 
 
 def _name(keyset: KeysetStatement) -> str:

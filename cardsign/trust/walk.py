@@ -9,12 +9,12 @@ fit is reported and left out. The walk is linear in the number of statements.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -118,10 +118,7 @@ def read_supplied(statements: Statements) -> SuppliedStatements:
             except InputRefused:  # a peer's: the verdict says what is wrong with it
                 supplied = supplied.joined(SuppliedStatements((data,)))
         return supplied
-    raise TypeError(
-        "statements takes the folder in which they are, or a list of their bytes: "
-        "statements=[keyset, release]"
-    )
+    raise TypeError("statements takes a folder or a list of bytes: statements=[keyset, release]")
 
 
 def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
@@ -132,7 +129,7 @@ def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
 
     Raises:
         UsageFault: A file that was named is no statement, under its own ``statement.*`` code;
-            ``usage.conflict``: a folder holds no statement, or too many files.
+            ``usage.conflict``: a folder holds no statement.
         FileFault: A file cannot be read.
     """
     statements = NO_STATEMENTS
@@ -148,9 +145,8 @@ def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
             with suppress(InputRefused):
                 data = read_bytes(file, max_bytes=MAX_INPUT_BYTES, is_found=True)
                 listed = listed.joined(_sort_statement(data))
-        if len(files) > MAX_FILES or listed == NO_STATEMENTS:
-            expected = f"expected 1 to {MAX_FILES} files (*.json) here, and statements among them"
-            message = f"{expected}; found {len(files)} files"
+        if listed == NO_STATEMENTS:
+            message = f"there is no statement among the first {MAX_FILES} files (*.json) here"
             raise UsageFault("usage.conflict", message, path=str(path))
         statements = statements.joined(listed)
     return statements
@@ -195,17 +191,19 @@ def read_statements(
             break
         if newest is not None and is_no_newer(data, newest):
             continue
-        try:
+        with noting(notes, f"statement {index}"):
             statements.append(read(data))
-        except StatementRefused as refusal:
-            notes.append(explain_refusal(refusal, f"statement {index}"))
     return statements
 
 
-def explain_refusal(refusal: InputRefused, name: str = "") -> Finding:
-    """Return why something is left out, as a reason of a verdict."""
-    message = f"{name}: {refusal.message}" if name else refusal.message
-    return Finding(refusal.code, message, fix=refusal.finding.fix)
+@contextmanager
+def noting(reasons: list[Finding], name: str = "") -> Iterator[None]:
+    """Leave out what is refused, and add why to the reasons of a verdict."""
+    try:
+        yield
+    except InputRefused as refusal:  # without its place, which is none of the card's
+        message = f"{name}: {refusal.message}" if name else refusal.message
+        reasons.append(Finding(refusal.code, message, fix=refusal.finding.fix))
 
 
 def describe(statement: KeysetStatement | ReleaseStatement) -> str:
@@ -215,33 +213,32 @@ def describe(statement: KeysetStatement | ReleaseStatement) -> str:
     return f"release {statement.seq} under keyset {statement.keyset.label}"
 
 
-@dataclass
 class Walk:
     """One walk along keyset statements.
 
     Attributes:
-        statements: All that are at hand, in any order.
         floor: What the lock says; the walk passes through its keyset.
         now: The time of the verdict.
         skew: How far the issuer's clock may be ahead of ours.
+        max_steps: How many steps may be made; those from the cache come on top (K9).
         passed: The statements accepted, in order.
         notes: What was found on the way.
-        max_steps: How many steps may be made; those from the cache come on top (K9).
     """
 
-    statements: Sequence[KeysetStatement]
-    floor: Floor
-    now: datetime
-    skew: timedelta
-    passed: list[KeysetStatement] = field(default_factory=list)
-    notes: list[Finding] = field(default_factory=list)
-    max_steps: int = MAX_STEPS
-    _refused: dict[str, Finding] = field(default_factory=dict)
-    _mismatched: list[KeysetStatement] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        statements: Iterable[KeysetStatement],
+        floor: Floor,
+        now: datetime,
+        skew: timedelta,
+        max_steps: int = MAX_STEPS,
+    ) -> None:
+        self.floor, self.now, self.skew, self.max_steps = floor, now, skew, max_steps
+        self.passed: list[KeysetStatement] = []
+        self.notes: list[Finding] = []
+        self._refused: dict[str, list[Finding]] = defaultdict(list)  # by digest, until accepted
         self._by_number: dict[Number, list[KeysetStatement]] = defaultdict(list)
-        for statement in self.statements:
+        for statement in statements:
             self._by_number[statement.number].append(statement)
         self._required = self._path_to_lock()
 
@@ -256,12 +253,12 @@ class Walk:
         number, digest = (locked.number, locked.digest) if locked else ((0, 0), None)
         while digest is not None:
             required[number] = digest
-            at_number = self._by_number.get(number, ())
-            digest = next(
-                (statement.prev for statement in at_number if statement.digest == digest), None
-            )
-            number = (number[0], number[1] - 1)
+            earlier = {statement.digest: statement.prev for statement in self._at(number)}
+            number, digest = (number[0], number[1] - 1), earlier.get(digest)
         return required
+
+    def _at(self, number: Number) -> Sequence[KeysetStatement]:
+        return self._by_number.get(number, ())
 
     def begin(self, pin: KeysetId | RootAnchor, issuer: str | None) -> KeysetStatement | None:
         """Accept the statement that the anchor means: of a root set the lowest (K8).
@@ -277,12 +274,11 @@ class Walk:
 
         for number in sorted(self._by_number):
             if lawful := self._lawful(check, number):
-                return self._accept(self._single(lawful, "statements that the anchor means"))
-        if self._mismatched:
-            first = min(self._mismatched, key=lambda statement: statement.number)
-            pinned = pin if isinstance(pin, KeysetId) else "a root set"
-            message = f"pinned {pinned}, but got {len(self._mismatched)} keysets, the oldest "
-            self.notes.append(Finding("statement.anchor", f"{message}{first.id}"))
+                return self._accept(lawful, "statements that the anchor means")
+        if self._by_number and not any(self._refused.values()):
+            oldest = min(self._by_number)
+            message = f"the policy pins another keyset; the oldest here is {self._at(oldest)[0].id}"
+            self.notes.append(Finding("statement.anchor", message))
         return None
 
     def onward(self, keyset: KeysetStatement) -> KeysetStatement:
@@ -294,8 +290,8 @@ class Walk:
         """
         self._report_forks(keyset)
         steps = 0
-        while (following := self._step(keyset, steps < self.max_steps)) is not None:
-            keyset = self._accept(following)
+        while lawful := self._next_steps(keyset, steps < self.max_steps):
+            keyset = self._accept(lawful, f"lawful successors of {describe(keyset)}")
             steps += 1
         self._report_rest(keyset, steps)
         locked = self.floor.keyset
@@ -308,14 +304,14 @@ class Walk:
         self._check_lock(keyset)
         return keyset
 
-    def _step(self, keyset: KeysetStatement, more: bool) -> KeysetStatement | None:
-        """Return the lawful next step, or recovery where there is no single one (K6, K7)."""
+    def _next_steps(self, keyset: KeysetStatement, more: bool) -> dict[str, KeysetStatement]:
+        """Return the lawful next steps, or recovery where there is no single one (K6, K7)."""
         following = keyset.epoch, keyset.version + 1
         lawful = self._lawful(partial(check_successor, keyset), following) if more else {}
         if len(lawful) != 1 and self._may_recover(keyset):
             opened = keyset.epoch + 1, 1
             lawful = self._lawful(partial(check_recovery, keyset), opened) or lawful
-        return self._single(lawful, f"lawful successors of {describe(keyset)}") if lawful else None
+        return lawful
 
     def _may_recover(self, keyset: KeysetStatement) -> bool:
         """Return whether a recovery may follow, as far as the lock is concerned.
@@ -334,19 +330,15 @@ class Walk:
     ) -> dict[str, KeysetStatement]:
         """Return the statements of a number that pass a check, by their digests."""
         lawful: dict[str, KeysetStatement] = {}
-        for statement in self._by_number.get(number, ()):
-            try:
+        for statement in self._at(number):
+            reasons: list[Finding] = []
+            with noting(reasons, describe(statement)):
                 check(statement)
                 check_past(statement.iat, self.now, self.skew)
                 self._check_lock(statement)
-            except StatementRefused as refusal:
-                if refusal.code == "statement.anchor":
-                    self._mismatched.append(statement)
-                    continue
-                reason = explain_refusal(refusal, describe(statement))
-                self._refused[statement.digest] = reason
-            else:
                 lawful[statement.digest] = statement
+            if not reasons or reasons[0].code != "statement.anchor":
+                self._refused[statement.digest] = reasons
         return lawful
 
     def _check_lock(self, statement: KeysetStatement) -> None:
@@ -355,20 +347,18 @@ class Walk:
             both = f"was {digest} when it was seen and is {statement.digest} now"
             raise StatementRefused("statement.fork", f"{describe(statement)} {both}")
 
-    def _accept(self, statement: KeysetStatement) -> KeysetStatement:
-        self.passed.append(statement)
-        self._refused.pop(statement.digest, None)
-        return statement
-
-    def _single(self, lawful: dict[str, KeysetStatement], description: str) -> KeysetStatement:
+    def _accept(self, lawful: dict[str, KeysetStatement], description: str) -> KeysetStatement:
         if len(lawful) > 1:
             both = " and ".join(sorted(lawful))
             raise StatementRefused("statement.fork", f"{len(lawful)} {description}: {both}")
-        return next(iter(lawful.values()))
+        (statement,) = lawful.values()
+        self._refused.pop(statement.digest, None)  # of a copy that is not signed as well
+        self.passed.append(statement)
+        return statement
 
     def _report_forks(self, keyset: KeysetStatement) -> None:
         """Report other statements of the number from which the walk goes on."""
-        for statement in self._by_number.get(keyset.number, ()):
+        for statement in self._at(keyset.number):
             if statement.digest == keyset.digest:
                 continue
             keys = (key.public for key in keyset.root.keys)
@@ -378,18 +368,17 @@ class Walk:
                 self.notes.append(Finding("statement.fork", f"{both}; the first one is kept"))
             else:
                 message = f"another {describe(keyset)} is not signed by the root that is trusted"
-                self._refused[statement.digest] = Finding("statement.unsigned", message)
+                self._refused[statement.digest] = [Finding("statement.unsigned", message)]
 
     def _report_rest(self, keyset: KeysetStatement, steps: int) -> None:
         """Report the statements beyond the end of the walk."""
         every = (statement for group in self._by_number.values() for statement in group)
         beyond = [statement for statement in every if statement.number > keyset.number]
+        unexplained = [statement for statement in beyond if not self._refused.get(statement.digest)]
         if beyond and steps >= self.max_steps:
             message = f"{steps} steps were made, to {describe(keyset)}; the rest is left out"
             self.notes.append(Finding("statement.too_many", message))
-        elif unexplained := [
-            statement for statement in beyond if statement.digest not in self._refused
-        ]:
+        elif unexplained:
             nearest = describe(min(unexplained, key=lambda statement: statement.number))
             message = f"{nearest} is here, but not what leads to it from {describe(keyset)}"
             self.notes.append(Finding("statement.gap", message))
@@ -397,7 +386,7 @@ class Walk:
     @property
     def reasons(self) -> tuple[Finding, ...]:
         """Everything to be told about the walk."""
-        return (*self.notes, *self._refused.values())
+        return (*self.notes, *chain(*self._refused.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,18 +428,15 @@ def choose_release(
     """
     notes: list[Finding] = []
     revoked = effective_revoked(keyset, current)
-    if locked is not None and locked.order[:2] == keyset.number:
+    if locked is not None and locked.number[:2] == keyset.number:
         revoked |= locked.revoked
     signed: list[ReleaseStatement] = []
     for release in sorted(offered, key=lambda release: release.order):
         if current is not None and release.digest == current.digest:
             continue
-        try:
+        with noting(notes, describe(release)):
             check_past(release.iat, now, skew)
             check_release(release, keyset, None, now=now, skew=skew, revoked=revoked)
-        except StatementRefused as refusal:
-            notes.append(explain_refusal(refusal, describe(release)))
-        else:
             signed.append(release)
     # Of those that revoke one another's signers, each is heard before any is accepted.
     revoked = revoked.union(*(release.revoked for release in signed))
@@ -458,13 +444,10 @@ def choose_release(
     for order, group in groupby(signed, key=lambda release: release.order):
         lawful: dict[str, ReleaseStatement] = {}
         for release in group:
-            try:
+            with noting(notes, describe(release)):
                 check_release(release, keyset, current, now=now, skew=skew, revoked=revoked)
                 if locked is not None:
                     locked.check(release)
-            except StatementRefused as refusal:
-                notes.append(explain_refusal(refusal, describe(release)))
-            else:
                 lawful[release.digest] = release
         if len(lawful) > 1:
             both = f"two releases {order[2]}: {' and '.join(sorted(lawful))}"
@@ -532,14 +515,14 @@ class Refresh:
         ask_url: Asks for one URL.
         keysets: The keyset statements that came.
         reasons: What could not be fetched, or has vanished.
-        misfits: Which of these are answers that are neither a statement nor 404.
+        misfits: Answers that are neither a statement nor 404.
     """
 
     home: str
     ask_url: Ask
     keysets: list[bytes] = field(default_factory=list)
     reasons: list[Finding] = field(default_factory=list)
-    misfits: list[str] = field(default_factory=list)
+    misfits: list[Finding] = field(default_factory=list)
 
     def run(
         self,
@@ -570,21 +553,20 @@ class Refresh:
                 self.reasons.append(Finding("statement.gap", more))
             if keyset is not None and named != keyset.id:
                 self.ask_keyset(keyset.epoch, keyset.version, is_known=True)
-        if newest is not None and newest.id == named and 0 < len(self.reasons) == len(self.misfits):
-            message = f"could not ask whether a newer keyset exists ({self.misfits[0]}; "
-            message += "a host without one answers 404)"
-            self.reasons = [Finding("refresh.next_unknown", message)]
+        if newest is not None and newest.id == named and self.misfits and not self.reasons:
+            message = f"could not ask whether a newer keyset exists ({self.misfits[0].message}); "
+            message += "a host without one answers 404"
+            self.misfits = [Finding("refresh.next_unknown", message)]
         releases = (answer.untrusted_body,) if answer.outcome == "found" else ()
         supplied = SuppliedStatements(tuple(self.keysets), releases)
-        return supplied, tuple(dict.fromkeys(self.reasons))
+        return supplied, tuple(dict.fromkeys((*self.reasons, *self.misfits)))
 
     def ask(self, path: str, seen: str | None = None) -> FetchResult:
         """Ask for one document; `seen` names what was seen there before."""
         answer = self.ask_url(self.home + path, MAX_STATEMENT_BYTES)
         if answer.outcome == "failed":
-            self.reasons.append(no_answer(answer))
-            if answer.failure is not None and answer.failure.code in _ANSWERED:
-                self.misfits.append(answer.failure.message.removesuffix(" instead of 200"))
+            is_misfit = answer.failure is not None and answer.failure.code in _ANSWERED
+            (self.misfits if is_misfit else self.reasons).append(no_answer(answer))
         if answer.outcome == "absent" and seen is not None:
             gone = f"{seen} was published before and is now gone"
             self.reasons.append(Finding("statement.vanished", gone))
@@ -607,9 +589,7 @@ class Refresh:
         """Return one keyset statement, if what is found has that number."""
         spent = sum(map(len, self.keysets))
         if len(self.keysets) >= MAX_STEPS or spent + MAX_STATEMENT_BYTES > MAX_CHAIN_BYTES:
-            most = (
-                f"one refresh ends after {MAX_STEPS} keyset statements or {MAX_CHAIN_BYTES} bytes"
-            )
+            most = f"one refresh ends after {MAX_STEPS} keysets or {MAX_CHAIN_BYTES} bytes"
             self.reasons.append(Finding("statement.too_many", most))
             return None
         name = f"keyset {epoch}.{version}"
@@ -619,14 +599,12 @@ class Refresh:
             return None
         try:
             statement = read_keyset(answer.untrusted_body)
+            if statement.number != (epoch, version):
+                raise StatementRefused("statement.gap", f"{statement.label} is there")
         except StatementRefused as refusal:
-            self.reasons.append(Finding(refusal.code, f"{name}: {refusal}"))
-            if refusal.code == "statement.shape":
-                self.misfits.append(f"{answer.url} answered 200 with something else")
-            return None
-        if statement.number != (epoch, version):
-            other = f"{name} was asked for, and {statement.label} is there"
-            self.reasons.append(Finding("statement.gap", other))
+            is_misfit = refusal.code == "statement.shape"
+            reason = Finding(refusal.code, f"{name} at {answer.url}: {refusal.message}")
+            (self.misfits if is_misfit else self.reasons).append(reason)
             return None
         self.keysets.append(answer.untrusted_body)
         return statement

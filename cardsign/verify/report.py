@@ -14,7 +14,6 @@ from cardsign.card.values import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError
 from cardsign.findings import Finding, cut, rate_findings
 from cardsign.times import second
-from cardsign.urls import is_url
 
 Answer = Literal["yes", "no", "unknown"]
 Verdict = Literal["trusted", "untrusted", "invalid", "indeterminate"]
@@ -350,40 +349,28 @@ def ask_again(report: Report) -> bool:
 # For a person, line by line.
 
 _ANSWERS: Final = {
-    "integrity": {
-        "yes": "the card is as it was signed",
-        "no": "no signature fits the card as it is",
-        "unknown": "no signature is by a key that you accept",
-    },
-    "authorised": {
-        "yes": "the key may sign for the subject, and every endpoint is within its origins",
-        "no": "the key may not sign this card for the subject, or an endpoint is elsewhere",
-        "unknown": "not checked, because no signature could be",
-    },
-    "current": {
-        "yes": "the issuer lists this card as current",
-        "no": "the key is revoked, or the issuer no longer lists this card as current",
-        "unknown": "not known, because there is no valid statement of the issuer",
-    },
-    "complete": {
-        "yes": "everything in the card is signed",
-        "no": "not everything in the card is signed as the policy demands",
-        "unknown": "not checked, because no signature could be",
-    },
+    ("integrity", "yes"): "the card is as it was signed",
+    ("integrity", "no"): "no signature that counts fits the card as it is",
+    ("integrity", "unknown"): "there is no signature by a key that you accept",
+    ("authorised", "yes"): "the key may sign for the subject; every endpoint is in its origins",
+    (
+        "authorised",
+        "no",
+    ): "the key may not sign this card, it is of another kind, or leads elsewhere",
+    ("authorised", "unknown"): "not checked, because no signature could be",
+    ("current", "yes"): "the issuer lists this card as current",
+    ("current", "no"): "the key is revoked, or the issuer no longer lists this card as current",
+    ("current", "unknown"): "not known, because there is no valid statement of the issuer",
+    ("complete", "yes"): "everything in the card is signed",
+    ("complete", "no"): "not everything in the card is signed as the policy demands",
+    ("complete", "unknown"): "not checked, because no signature could be",
 }
-# It would read like tampering otherwise, which a signature that fits does not show.
-_FITS_OTHERWISE: Final = "a signature fits what it covers, but by rules that do not count here"
-_OF_ANOTHER_KIND: Final = frozenset(
-    {"extended.served_as_public", "extended.not_marked", "extended.audience_mismatch"}
-)
-_NO_CARD: Final = "the card could not be fetched"
-_INSPECT: Final = "cardsign inspect CARD --jwks FILE"
 _MAX_DECISIVE: Final = 3  # reasons of a short verdict
 _MAX_REASONS: Final = 12  # of a long one; --json has them all
 
 
 def verdict_lines(
-    name: str, report: Report, policy: str = "", *, verbose: bool = False, keys: str | None = None
+    name: str, report: Report, policy: str = "", *, verbose: bool = False
 ) -> Iterator[str]:
     """Yield a verdict in a few lines: whose card it is, then what decided.
 
@@ -392,28 +379,15 @@ def verdict_lines(
         report: The verdict.
         policy: Which policy decided, where nobody named it; part of the first line.
         verbose: Show the four answers, statements, every signature and every reason as well.
-        keys: The file of the keys, where one was named.
     """
     yield first_line(name, report, policy)
-    for line in _every_line(report) if verbose else _deciding_lines(report):
-        if _INSPECT not in line:
-            yield line
-            continue
-        import shlex  # a trusted card needs no command
-
-        command = f"cardsign inspect {'CARD' if name == '-' else shlex.quote(name)}"
-        if not is_url(name):  # of a URL, its origin's keys are asked for
-            is_file = keys is not None and not is_url(keys)
-            command += f" --jwks {shlex.quote(str(keys)) if is_file else 'FILE'}"
-        yield line.replace(_INSPECT, command)
+    yield from _every_line(report) if verbose else _deciding_lines(report)
 
 
 def first_line(name: str, report: Report, policy: str) -> str:
     """Return what was judged, and the verdict on it."""
     expected = "a card of" if report.verdict == "trusted" else "expected a card of"
     subject = f", {expected} {cut(report.subject)}" if report.subject else ", no subject was named"
-    if report.subject == name:
-        subject = ""  # of an address that the policy does not know, nothing else can be said
     return f"{report.verdict}: {cut(name)}{subject}" + (policy and f" ({policy})")
 
 
@@ -439,14 +413,9 @@ def _every_line(report: Report) -> Iterator[str]:
         yield f"  card says   {_claims(report.card)}"
     for question, answer in report.answers.to_json().items():
         yield f"  {question:<11} {answer:<8} {_describe(report, question, str(answer))}"
-    used = {"keyset": report.keyset, "release": report.release}
-    statements = [
-        f"{name} {entry.number} until {second(entry.exp)}"
-        for name, entry in used.items()
-        if entry is not None
-    ]
-    if statements:
-        yield f"  statements  {', '.join(statements)}"
+    for name, used in (("keyset", report.keyset), ("release", report.release)):
+        if used is not None:
+            yield f"  {name:<11} {used.number} until {second(used.exp)}"
     if report.valid_until is not None:
         yield f"  valid until {second(report.valid_until, report.checked_at)}"
     if report.historic and report.checked_at is not None:
@@ -457,24 +426,16 @@ def _every_line(report: Report) -> Iterator[str]:
 
 
 def _describe(report: Report, question: str, answer: str) -> str:
-    """Return an answer in words; "no" to integrity sounds like tampering where it need not be."""
-    fitting = any(signature.profile for signature in report.signatures)
-    bad = any(signature.verdict == "invalid" for signature in report.signatures)
-    codes = {reason.code for reason in report.reasons}
-    match question, answer:
-        case ("integrity", "no") if fitting and not bad:
-            return _FITS_OTHERWISE
-        case ("integrity", "unknown") if not report.signatures:
-            return _NO_CARD
-        case ("authorised", "no") if not codes.isdisjoint(_OF_ANOTHER_KIND):
-            return "the card is not of the kind, or not for the audience, that was asked for"
-        case ("current", "unknown") if "trust.freshness_waived" in codes and not report.keyset:
-            return "not checked (a key set alone cannot show revocation)"
-        case ("current", "unknown") if "trust.freshness_waived" in codes:
-            return "not checked (your policy waives it)"
-        case ("complete", _) if report.all_but is not None:
-            return cut(report.all_but, 300)
-    return _ANSWERS[question][answer]
+    """Return an answer in words."""
+    if question == "complete" and report.all_but is not None:
+        return cut(report.all_but, 300)
+    is_waived = any(reason.code == "trust.freshness_waived" for reason in report.reasons)
+    if (question, answer) == ("current", "unknown") and is_waived:
+        keys = (
+            "your policy waives it" if report.keyset else "a key set alone cannot show revocation"
+        )
+        return f"not checked ({keys})"
+    return _ANSWERS[question, answer]
 
 
 def _claims(card: dict[str, Json]) -> str:

@@ -23,9 +23,10 @@ Rules V and threats are those of ``docs/concepts/threat-model.md``, decisions E 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from cardsign.card.document import TOKEN_CLAIMS, check_is_agent_card
@@ -49,14 +50,13 @@ from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
 from cardsign.times import MAX_TIME, minute, utc
-from cardsign.trust.policy import ACCEPTED, Policy, Subject, TrustedIssuer, parse_known_url
+from cardsign.trust.policy import Policy, Subject, TrustedIssuer, parse_known_url
 from cardsign.trust.session import IssuerTrust
 from cardsign.urls import may_stand_at, parse_origin
 from cardsign.verify.report import Answer, Answers, SignatureReport, SignatureVerdict, some_of
 
 #: Kids that a message names; a policy may hold hundreds.
 MAX_KIDS: Final = 3
-_ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,35 +148,28 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
         code, message = "key.revoked", f"the key {kid!r} is revoked"
     elif skipped := next((key for key in unsupported if key.kid == kid), None):
         code, message = "key.unsupported", f"the key {kid!r} cannot be used: {skipped.message}"
-        if skipped.code != code:
-            hint = "Ask the issuer to publish it for signatures: see `use`, `key_ops` and `alg`."
     elif trust is not None and trust.offered and trust.offered.find(kid) is not None:
         answers = Answers(authorised="no")
         code = "trust.key_changed"
         message = f"the key {kid!r} is new, and nothing that you trust endorses it"
-    elif other := inquiry.policy.pinned_elsewhere(kid, trust.issuer if trust else None):
+    elif other := inquiry.policy.pinned_for(kid):
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"your policy pins the key {kid!r} for {other!r}"
         hint = f"If this should be its card, say so: --issuer {other}"
     else:
-        accepted, hint = _accepted_kids(trust)
-        code, message = "key.unknown", f"no accepted key has the kid {kid!r}{accepted}"
+        code = "key.unknown"
+        message = f"no accepted key has the kid {kid!r}{_accepted_kids(trust)}"
     reason = Finding(code, message, Place(f"/signatures/{index}"), fix=hint)
     return _worthless(index, entry, verdict, reason, answers)
 
 
-def _accepted_kids(trust: IssuerTrust | None) -> tuple[str, str]:
-    """Which keys are accepted instead, and what to do if their set may have named none of them."""
-    kids = [key.public.kid for key in trust.keys] if trust is not None else []
-    if not kids or trust is None:
-        return "", ""
-    unnamed = hint = ""
-    if all(key.public.kid == key.public.thumbprint for key in trust.keys):
-        unnamed = ", named by thumbprint"
-        hint = "Get the issuer's current key set. If its keys have no kid, ask for kids."
-    named = ", ".join(short_kid(kid) for kid in kids[:MAX_KIDS])
-    more = len(kids) - MAX_KIDS
-    return f"; accepted are {named}{f' and {more} more' if more > 0 else ''}{unnamed}", hint
+def _accepted_kids(trust: IssuerTrust | None) -> str:
+    """Return which keys are accepted instead, as the end of a sentence."""
+    if trust is None or not trust.keys:
+        return ""
+    named = ", ".join(short_kid(key.public.kid) for key in trust.keys[:MAX_KIDS])
+    more = len(trust.keys) - MAX_KIDS
+    return f"; accepted are {named}{f' and {more} more' if more > 0 else ''}"
 
 
 def matching_payload(
@@ -288,29 +281,11 @@ def _why_it_may_not_count(
         return "refused", Finding("sig.typ_forbidden", jwt, Place(path))
     if profile in issuer.profiles:
         return "valid", None
-    if profile not in DEFAULT_PROFILES:
-        never = f"the signature is good, but made by the rule {profile}, which never counts"
-        ours = Finding("sig.other_profile", never, Place(path), _ASK_FOR_A_FULL_ONE)
-        return "other-profile", ours
-    return "other-profile", _why_not_accepted(payload, issuer, path)
-
-
-def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Finding:
-    """Return what a good signature leaves unsigned, and what the verifier or the issuer can do."""
-    if payload.profile in ACCEPTED[issuer.accept]:
-        profile = payload.profile
-        narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
-        return Finding("sig.other_profile", narrowed, Place(path), _ASK_FOR_A_FULL_ONE)
     leaves = left_open(payload)
-    if_accepted = left_open(payload, accept_lossy=True)
-    unsigned = some_of(leaves.pointers, leaves.count)
-    message = f"the signature is good, but made by the SDKs' rule {payload.profile}"
-    message += f", which leaves {unsigned} unsigned" if unsigned else ""
-    hint = ""
-    if if_accepted.fails:
-        part = if_accepted.first[0].pointer
-        hint = f"--accept sdk does not admit that {part} is unsigned. {_ASK_FOR_A_FULL_ONE}"
-    return Finding("sig.other_profile", message, Place(path), hint)
+    message = f"the signature is good, but made by the rule {profile}, which does not count here"
+    if leaves.count:
+        message += f" and leaves {some_of(leaves.pointers, leaves.count)} unsigned"
+    return "other-profile", Finding("sig.other_profile", message, Place(path))
 
 
 def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust, now: datetime) -> Finding | None:
@@ -357,21 +332,21 @@ def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) ->
     Its interfaces are elsewhere (rule V4), it is no Agent Card (decision E1, whatever the typ), or
     it cannot be read who may call.
     """
+    checks: tuple[Callable[[], object], ...] = (
+        partial(
+            check_interfaces, payload.value, trust.issuer.places, trust.origins, trust.reserved
+        ),
+        partial(check_is_agent_card, payload.value),
+        partial(check_security, payload.value, payloads.members),
+    )
     reasons = []
-    try:
-        check_interfaces(payload.value, trust.issuer.places, trust.origins, trust.reserved)
-    except CardRefused as refusal:
-        # A lossy payload has its places elsewhere than the card has them.
-        where = refusal.path if payload.rewritten is None else ""
-        reasons.append(refusal.finding.at(where))
-    try:
-        check_is_agent_card(payload.value)
-    except CardRefused as refusal:
-        reasons.append(refusal.finding)
-    try:
-        check_security(payload.value, payloads.members)
-    except CardRefused as refusal:
-        reasons.append(refusal.finding)
+    for check in checks:
+        try:
+            check()
+        except CardRefused as refusal:
+            # A lossy payload has its places elsewhere than the card has them.
+            where = refusal.path if payload.rewritten is None else ""
+            reasons.append(refusal.finding.at(where))
     return reasons
 
 
@@ -413,7 +388,7 @@ def _freshness(
     if release is None:
         return "unknown", None
     if marker is None:
-        against = _against_public(payloads.of("served-as-is"), release, trust, inquiry)
+        against = _against_public(payloads.of("served-as-is"), release, trust, inquiry.subject)
     else:
         against = _against_extended(marker, release)
     if against is not None:
@@ -422,17 +397,13 @@ def _freshness(
 
 
 def _against_public(
-    whole: Payload | None, release: ReleaseStatement, trust: IssuerTrust, inquiry: Inquiry
+    whole: Payload | None, release: ReleaseStatement, trust: IssuerTrust, subject: Subject
 ) -> Finding | None:
-    subject, policy = inquiry.subject, inquiry.policy
     digest = whole.sha256 if whole is not None else ""
     listed = [card for card in release.cards if card.payload_sha256 == digest]
     if not listed:
         missing = f"release {release.seq} (the newest known here) does not list this card"
-        fix = "It was withdrawn or never released, or it is newer than that release. Fetch the "
-        fix += f"newest: cardsign peers verify {trust.issuer.name}"
-        fix += policy.option if policy.is_own else ""
-        return Finding("card.digest_unlisted", missing, fix=fix)
+        return Finding("card.digest_unlisted", missing)
     here = [card for card in listed if _is_at(card, trust, subject)]
     if not here:
         elsewhere = ", ".join(card.url for card in listed)

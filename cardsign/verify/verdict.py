@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from cardsign.card.document import Card, is_key_set
+from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.card.values import Json
@@ -36,11 +36,9 @@ def judge_card(
         stop_early: Examine no signature after the first one that makes the card trusted.
         historic: The caller chose the time.
     """
-    limits, trust = inquiry.policy.limits, inquiry.trust
+    trust = inquiry.trust
     try:
-        card = Card.from_bytes(
-            untrusted_bytes, max_bytes=limits.card_bytes, max_signatures=limits.signatures
-        )
+        card = Card.from_bytes(untrusted_bytes)
     except InputRefused as refusal:
         return Report(
             "invalid",
@@ -288,13 +286,7 @@ def _freshness_reasons(best: SignatureReport, trust: IssuerTrust) -> Iterator[Fi
 
 
 def _unsigned_reasons(card: Card) -> Iterator[Finding]:
-    if is_key_set(card.document):
-        hint = "Name the card, and the key set as its keys: cardsign verify CARD --jwks FILE"
-        yield Finding("sig.none", "this is a key set (a JWK Set) and no card", fix=hint)
-        return
-    is_empty = "signatures" in card.document
-    message = "the card's `signatures` are empty" if is_empty else "the card has no `signatures`"
-    yield Finding("sig.none", message)
+    yield Finding("sig.none", "the card has no `signatures`")
     if "signature" in card.document:
         message = "the `signature` member is not an A2A signature and was ignored"
         yield Finding("card.single_signature_block", message, Place("/signature"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from cardsign.card.profiles import Payloads
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import UsageFault, check_type, closest
+from cardsign.errors import UsageFault, check_type
 from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet
 from cardsign.times import ANY_TIME
@@ -86,11 +86,6 @@ class Verifier:
             lock.floors if isinstance(lock, Memory) else read_floors(self.policy, self.lock_paths)
         )
         self.cache = _open_cache(self.policy, cache)
-        if net is not None:
-            from cardsign.net.fetch import FetchSettings
-
-            example = "Verifier('trust.toml', net=FetchSettings())"
-            check_type(net, FetchSettings, "net takes FetchSettings", example)
         self.clock, self.net = clock, net
         self._sessions: dict[int, Session] = {}
         self._guard = threading.Lock()
@@ -253,8 +248,7 @@ class Verifier:
         stop_early: bool = False,
     ) -> Report:
         """Return the verdict on a card about a subject, which may be nobody."""
-        example = "Path('card.json').read_bytes()"
-        check_type(data, bytes, "a card is the bytes as they were received", example)
+        check_type(data, bytes, "a card is its bytes", "Path('card.json').read_bytes()")
         now, historic = self.clock() if at is None else at, at is not None
         check_type(now, datetime, "the time of a verdict is a datetime", "datetime.now(UTC)")
         if now.tzinfo is None:
@@ -353,10 +347,6 @@ class Verifier:
 
         A URL without a path is that of the host's card, as everywhere.
         """
-        names_taken = SubjectNames.__annotations__
-        if unknown := [name for name in names if name not in names_taken]:
-            message = f"unknown argument {unknown[0]!r}{closest(unknown[0], names_taken)}"
-            raise TypeError(f"{message}; a card is named by {', '.join(names_taken)}")
         subject = Subject(**names)
         if subject.url is not None:
             subject = replace(subject, url=card_url(subject.url))

@@ -94,7 +94,7 @@ def test_what_the_anchor_does_not_mean_is_told_once() -> None:
     """Where nothing better came; beside what it means it is not worth a word."""
     trip = Trip(pin_of(THREE), [ONE, TWO])
     assert (trip.number, trip.reasons) == (None, ["statement.anchor"])
-    assert "but got 2 keysets, the oldest keyset 1.1" in trip.messages[0]
+    assert "the oldest here is keyset 1.1" in trip.messages[0]
     assert Trip(pin_of(THREE), [ONE, TWO, THREE]).reasons == []
 
 

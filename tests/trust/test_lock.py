@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cardsign.errors import FileFault, UsageFault
 from cardsign.files import locked
 from cardsign.statements.keyset import KeysetId
-from cardsign.trust.lock import Floor, LockedRelease, forget_entry, raise_lock, read_lock
+from cardsign.trust.lock import Floor, LockedRelease, raise_lock, read_lock
 from cardsign.trust.policy import Policy
 
 D0, D1 = "0" * 64, "1" * 64
@@ -68,7 +68,7 @@ def test_floors_rise(lock: Path, held: Floor | None, seen: Floor, raised: Floor)
 
 FORKS = {
     "a keyset": (keyset(1, 2, D0), keyset(1, 2, D1), "keyset 1.2"),
-    "a release": (release(1, 2, 3), release(1, 2, 3, digest=D1), "release 3"),
+    "a release": (release(1, 2, 3), release(1, 2, 3, digest=D1), "release 1.2.3"),
 }
 
 
@@ -135,10 +135,10 @@ def test_the_file_is_the_same_whoever_writes_it(lock: Path, tmp_path: Path) -> N
 def test_an_issuer_is_taken_out(lock: Path) -> None:
     """The others stay; a missing file is empty, and removing somebody does not make one."""
     assert read_lock(lock) == {}
-    forget_entry(lock, "acme")
+    raise_lock(lock, {"acme": None})
     assert not lock.exists()
     raise_lock(lock, {"acme": keyset(1, 1), "other": keyset(1, 1)})
-    forget_entry(lock, "acme")
+    raise_lock(lock, {"acme": None})
     assert set(read_lock(lock)) == {"other"}
 
 

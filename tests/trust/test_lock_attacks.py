@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,9 @@ from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust.enroll import add_issuers, move_pin, propose_keyset
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, TrustedIssuer
-from cardsign.trust.policyfile import read_policy
-from cardsign.trust.session import StatementCache
+from cardsign.trust.policyfile import add_issuers, move_pin, propose_keyset, read_policy
 from cardsign.trust.walk import SuppliedStatements, read_supplied
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
@@ -241,23 +238,10 @@ def test_lock_behind_is_said_and_pin_moves_the_anchor(policy: Path) -> None:
     report = verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)])
     assert (report.verdict, codes(report)) == ("trusted", ["lock.behind"])
     update(policy, [FIRST, SECOND], [])
-    assert move_pin(read_policy(policy), "tides", NOW, None)[1]
+    assert move_pin(read_policy(policy), "tides")[1]
     report = verdict(policy, [SECOND], [release(SECOND, seq=5)], cache=Memory())
     assert (report.verdict, codes(report)) == ("trusted", [])
     assert "# whom we trust" in policy.read_text()
-
-
-def test_what_was_kept_for_a_pin_is_kept_from_the_next_one_on(policy: Path, tmp_path: Path) -> None:
-    """An older statement would crowd out newer ones at some time; a release is needed offline."""
-    cache = StatementCache(tmp_path / "statements")
-    verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)], cache=cache)
-    update(policy, [FIRST, SECOND], [])
-    assert move_pin(read_policy(policy), "tides", NOW, cache)[1]
-    anchor = read_policy(policy).issuer("tides").anchor
-    assert isinstance(anchor, KeysetAnchor)
-    (kept,) = cache.get(anchor).untrusted_keysets
-    assert read_keyset(kept).id == anchor.pin
-    assert verdict(policy, [], [], cache=cache).verdict == "trusted"
 
 
 @pytest.mark.parametrize("target", ["lock.elsewhere", "/dev/null"])
@@ -307,7 +291,7 @@ def test_git_merges_entries_and_marks_conflicts(tmp_path: Path) -> None:
     with pytest.raises(UsageFault) as fault:
         read_lock(lock)
     assert fault.value.code == "lock.malformed"
-    assert "conflict markers" in fault.value.hint
+    assert "take either side of a conflict" in fault.value.hint
 
 
 def test_several_locks_count_by_their_maximum_and_a_fork_blocks_one_issuer(policy: Path) -> None:
@@ -364,33 +348,6 @@ def test_a_read_only_disk(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None
         update(policy, [FIRST, SECOND], [])
     assert (fault.value.code, fault.value.exit_status) == ("file.unwritable", 2)
     assert policy.with_suffix(".lock").read_bytes() == before
-
-
-@pytest.mark.needs_mounts
-def test_a_disk_mounted_read_only(policy: Path, tmp_path: Path) -> None:
-    """The same on a real read-only mount."""
-    script = tmp_path / "run.py"
-    paths = [tmp_path / name for name in ("card", "second", "release")]
-    for path, data in zip(paths, (SIGNED, SECOND, release(SECOND, seq=5)), strict=True):
-        path.write_bytes(data)
-    (tmp_path / "first").write_bytes(FIRST)
-    script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom datetime import datetime, UTC\n"
-        "from cardsign.errors import FileFault\n"
-        "from cardsign.verify.verifier import Verifier\n"
-        "from cardsign.trust.walk import SuppliedStatements\n"
-        "folder = Path(sys.argv[1])\nread = lambda name: (folder / name).read_bytes()\n"
-        "v = Verifier(folder / 'trust.toml', cache=folder / 'cache',\n"
-        "    clock=lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))\n"
-        "s = SuppliedStatements((read('first'), read('second')), (read('release'),))\n"
-        "print(v.examine(read('card'), statements=s, issuer='tides').verdict)\n"
-        "try:\n    v.raise_lock()\nexcept FileFault as fault:\n    print(fault.code)\n"
-    )
-    mount = "mount --bind $1 $1 && mount -o remount,ro,bind $1 && exec $2 $3 $1"
-    words = ["unshare", "-m", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, str(script)]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    ran = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
-    assert ran.stdout.split() == ["trusted", "file.unwritable"], ran.stderr
 
 
 # -------------------------------------------------------------- the cache
@@ -451,7 +408,7 @@ def test_a_raise_by_a_verifier_that_missed_a_revocation_keeps_it(policy: Path) -
     for statement in (revoking, thief):
         raise_lock(lock, {"tides": Floor().with_statements(keyset, statement)})
     locked = read_lock(lock)["tides"].release
-    assert locked.order == thief.order
+    assert locked.number == thief.order
     assert locked.revoked == {thumbprint}
     report = verdict(policy, [FIRST], [release(FIRST, "rel2", seq=7, floor={TIDES.url: 7})])
     assert "statement.unrevoked" in codes(report)

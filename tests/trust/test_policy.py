@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.trust.policy import ACCEPTED, JwksAnchor, KeysAnchor, Policy, Subject, TrustedIssuer
-from cardsign.urls import Place, parse_place
+from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
+from cardsign.urls import parse_place
 
 NO_KEYS = KeysAnchor(JwkSet.of([]))
 
@@ -88,16 +87,6 @@ def test_keys_alone_at_an_origin(alice: PrivateKey) -> None:
     assert TrustedIssuer("x", NO_KEYS, None).freshness == "required"
 
 
-def test_pinned_elsewhere(policy: Policy) -> None:
-    """A key of another subject is known, a stranger's is not, and only pinned keys are."""
-    host = policy.find(Subject(issuer="host"))
-
-    assert policy.pinned_elsewhere("bob", host) == "ann"
-    assert policy.pinned_elsewhere("alice", host) is None
-    assert policy.pinned_elsewhere("carol", host) is None
-    assert policy.pinned_elsewhere("alice", None) == "host"
-
-
 ACCEPTED_IN_VAIN: dict[str, dict[str, Any]] = {
     "js-instance beside another": {"accept": "sdk", "only": ("served-as-is", "js-instance")},
     "a lossy profile, where only full ones are accepted": {"only": ("prune-empty",)},
@@ -113,21 +102,3 @@ def test_what_nobody_may_accept(members: dict[str, Any]) -> None:
     """js-instance and HS* never count, and narrowing never widens."""
     with pytest.raises(UsageFault):
         TrustedIssuer("x", NO_KEYS, None, **members)
-
-
-def test_full_profiles_are_always_accepted() -> None:
-    """`sdk` is `full` and more; no word leaves the stronger signature out (findings R3)."""
-    assert set(ACCEPTED["full"]) == set(FULL_PROFILES) < set(ACCEPTED["sdk"])
-
-
-def test_whose_a_place_is_costs_the_same_however_many_there_are() -> None:
-    """One look-up for each level of a path, not one for each place of the policy (S9)."""
-    anchor = JwksAnchor("https://tides.example/jwks.json")
-    places = [(parse_place(f"https://a.example/{n}/"),) for n in range(500)]
-    policy = Policy(tuple(TrustedIssuer(f"n{n}", anchor, place) for n, place in enumerate(places)))
-    with mock.patch.object(Place, "holds", side_effect=AssertionError("places were walked")):
-        for n in range(500):
-            issuer = policy.find(Subject(url=f"https://a.example/{n}/x/card.json"))
-            assert issuer is not None
-            assert issuer.name == f"n{n}"
-    assert policy.find(Subject(url="https://a.example/card.json")) is None

@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 
 from cardsign.files import read_bytes
-from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject
+from cardsign.jose.keys import JwkSet
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Subject
 from cardsign.trust.session import StatementCache
-from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import judge_card
-from cardsign.verify.verifier import Verifier
 from tests.statements.making import DAY, T0, URL, entry, key, later, thumbprint
-from tests.support import PORTABLE, Remembering, codes, dump, signed
+from tests.support import PORTABLE, Remembering, codes, dump
 from tests.trust.establishing import ORIGIN, anchored
 from tests.trust.histories import after, digest_of, keyset, members_of
 from tests.verify.tides import Tides, card_of, current
@@ -137,21 +135,6 @@ def test_what_a_caller_does_to_a_report_does_not_reach_the_next(anew: list[None]
     assert len(anew) == 1
 
 
-def test_one_verdict_is_kept_of_a_subject(
-    anew: list[None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last one: a URL serves one card at a time. Of too many, all are forgotten."""
-    monkeypatch.setattr("cardsign.verify.verifier.MAX_VERDICTS", 2)
-    tides = Tides()
-    for card in (card_of(), card_of() + b" ", card_of()):
-        tides.says(card)
-    verdicts = verdicts_of(tides)
-    assert (len(anew), len(verdicts)) == (3, 1)
-    for expect in (Subject(issuer="tides"), Subject(origin=ORIGIN), Subject(url=URL)):
-        tides.says(expect=expect)
-        assert len(verdicts) <= 2
-
-
 def test_threads_share_a_verifier() -> None:
     """Each gets the verdict on his own card."""
     keys = KeysAnchor(JwkSet.of([key("card").public]))
@@ -168,21 +151,6 @@ def test_threads_share_a_verifier() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(judge, range(8)))
-
-
-def test_a_key_that_is_for_another_algorithm_now_is_judged_anew() -> None:
-    """The same numbers, republished: a verdict of before says nothing of them."""
-    key = PrivateKey.generate("RS256", kid="k")
-    card, url = dump(signed(PORTABLE, key)), f"{ORIGIN}/jwks.json"
-    verifier = Verifier(Policy.from_jwks_url(url, origin=ORIGIN))
-
-    def verdict(alg: str) -> str:
-        listed = {**key.public.jwk(), "kid": "k", "use": "sig", "alg": alg}
-        jwks = json.dumps({"keys": [listed]}).encode()
-        supplied = SuppliedStatements(untrusted_jwks=jwks, jwks_url=url)
-        return verifier.examine(card, statements=supplied, url=ORIGIN).verdict
-
-    assert (verdict("RS256"), verdict("PS256")) == ("trusted", "untrusted")
 
 
 # ------------------------------------------------------------------ statements in a folder

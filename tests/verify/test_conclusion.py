@@ -10,21 +10,14 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.trust.policy import KeysAnchor, Limits, Policy, Subject, TrustedIssuer
+from cardsign.jose.keys import JwkSet
+from cardsign.trust.policy import KeysAnchor, Limits, Subject
 from cardsign.trust.walk import SuppliedStatements
-from cardsign.urls import parse_place
 from cardsign.verify.report import Report, StatementUsed
 from tests.statements.making import DAY, T0, URL, Members, entry, key, later
 from tests.support import (
-    NOW,
     PORTABLE,
-    WITH_DEFAULTS,
-    by_another_sdk,
     codes,
-    dump,
-    put,
-    reach_verdict,
 )
 from tests.trust.establishing import ORIGIN, listed
 from tests.trust.histories import digest_of, keyset
@@ -156,17 +149,6 @@ def test_an_unknown_key_is_untrusted_as_long_as_the_keyset_holds() -> None:
 # ------------------------------------------------------------------ limits and the report
 
 
-def test_a_policy_limits_the_card() -> None:
-    """To the byte, and to the signature."""
-    card = card_of("card", "card2")
-    for limits, verdict in (
-        (Limits(card_bytes=len(card), signatures=2), "trusted"),
-        (Limits(card_bytes=len(card) - 1), "invalid"),
-        (Limits(signatures=1), "invalid"),
-    ):
-        assert Tides(limits=limits).says(card).verdict == verdict
-
-
 def test_the_report_names_what_it_rests_on() -> None:
     """The statements, the issuer by the policy's name, and the time; notes come last."""
     tides = Tides()
@@ -181,41 +163,6 @@ def test_the_report_names_what_it_rests_on() -> None:
     without = tides.says(expect=Subject(issuer="lamp"))
     assert (without.keyset, without.release) == (None, None)
     assert codes(Tides(tides.one).says(keysets=[tides.one, b"junk"])) == ["statement.shape"]
-
-
-def test_a_key_set_in_the_place_of_a_card_is_told_so() -> None:
-    """With the command that takes both; an empty list of signatures is none that is missing."""
-    reasons = [Tides().says(dump(card)).reasons[0] for card in ({}, {"signatures": []})]
-    assert "has no `signatures`" in reasons[0].message
-    assert "`signatures` are empty" in reasons[1].message
-    report = Tides().says(dump({"keys": []}))
-    assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.none")
-    assert "is a key set" in report.reasons[0].message
-    assert "cardsign verify CARD --jwks FILE" in report.reasons[0].hint
-
-
-def test_a_pruning_profile_cannot_prove_an_absence() -> None:
-    """Where the policy accepts one, it is said."""
-    card = put(PORTABLE, "/skills/0/examples", [])
-    tides = Tides(accept="sdk", only=("prune-empty",))
-    document = dump(by_another_sdk(card, key("card"), "prune-empty"))
-    report = tides.says(document, releases=[current(tides.one, card=card)])
-    assert report.verdict == "trusted"
-    assert "coverage.absence_unprovable" in codes(report)
-
-
-def test_a_list_in_the_place_of_an_interface_is_told_where_it_would_stand() -> None:
-    """A trusted key signed it under a profile that rewrites the card, which has no such place."""
-    signer = PrivateKey.generate("ES256")
-    interfaces = [WITH_DEFAULTS["supportedInterfaces"]]
-    card = {**WITH_DEFAULTS, "supportedInterfaces": interfaces, "defaultInputModes": []}
-    document = dump(by_another_sdk(card, signer, "rule-1-as-written"))
-    anchor, places = KeysAnchor(JwkSet.of([signer.public])), (parse_place(ORIGIN),)
-    policy = Policy((TrustedIssuer("tides", anchor, places, "sdk", "waived"),))
-    report = reach_verdict(document, expect=Subject(url=URL), policy=policy, now=NOW)
-    assert report.verdict == "untrusted"
-    (reason,) = [reason for reason in report.reasons if reason.code == "card.interface_url"]
-    assert reason.path == "/supportedInterfaces/0/url"
 
 
 # ------------------------------------------------------------------ an extended card (threat 12)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 import random
 from dataclasses import replace
 from typing import Any
@@ -101,12 +99,3 @@ def test_what_one_caller_did_not_ask_for_is_not_kept_for_another() -> None:
     early = verdict_on(card, memory=memory, stop_early=True)
     assert verdict_on(card, memory=memory) == verdict_on(card) != early
     assert verdict_on(card, memory=memory, stop_early=True) == early
-
-
-def test_a_report_is_copied_and_printed_whole() -> None:
-    """Also one of before."""
-    card, memory = dump(signed(WITH_DEFAULTS, KEYS[0])), Remembering()
-    whole = verdict_on(card, memory=memory)
-    for report in (whole, verdict_on(card, memory=memory)):
-        assert pickle.loads(pickle.dumps(report)) == copy.deepcopy(report) == whole
-        assert repr(report) == repr(whole)

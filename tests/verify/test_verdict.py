@@ -13,8 +13,7 @@ from cardsign.card.profiles import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.findings import Finding, list_codes
 from cardsign.jose.jws import Entry, check_entry
-from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
-from cardsign.trust.policy import Policy
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.verify.report import (
     Answer,
     Answers,
@@ -33,9 +32,7 @@ from tests.support import (
     codes,
     dump,
     examine,
-    holder_of,
     one_signature,
-    reach_verdict,
     signed,
 )
 
@@ -247,19 +244,6 @@ def test_a_full_signature_is_checked_once(
     assert checked == [canonicalize(LAX, "served-as-is").data]
     examine({**LAX, "signatures": [one_signature(LAX, alice, "prune-empty")]}, alice)
     assert len(checked) > 2
-
-
-def test_a_key_set_without_kids_is_said(alice: PrivateKey) -> None:
-    """Its keys are known by their thumbprints, which the header does not name."""
-    jwk = {name: value for name, value in alice.public.jwk().items() if name != "kid"}
-    policy = Policy.from_jwks(JwkSet.from_bytes(dump({"keys": [jwk]})), name="the harbour")
-    card = signed(LAX, alice)
-    first = reach_verdict(dump(card), expect=holder_of(policy), policy=policy, now=NOW).reasons[0]
-    named = examine(card, PrivateKey.generate("ES256", kid="bob")).reasons[0]
-    assert first.code == "key.unknown"
-    assert "named by thumbprint" in first.message
-    assert "ask for kids" in first.fix
-    assert "thumbprint" not in named.message
 
 
 # ------------------------------------------------------------------ when to ask once more

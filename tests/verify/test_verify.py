@@ -180,27 +180,6 @@ def test_the_place_of_a_refused_interface_is_none_of_the_payload(
     assert EVIL in report.reasons[0].message
 
 
-@pytest.mark.parametrize(("binding", "verdict"), [("GRPC", "trusted"), ("JSONRPC", "untrusted")])
-def test_a_grpc_authority_inside_is_an_interface(
-    binding: str, verdict: str, alice: PrivateKey
-) -> None:
-    """`host:port` of an enrolled origin passes, for GRPC alone."""
-    card = interface_at("tides.example:443", protocolBinding=binding)
-    document = by_another_sdk(card, alice, "served-as-is")
-    assert judged(document, issuer("harbour", alice)).verdict == verdict
-
-
-def test_a_narrower_place_of_another_issuer_is_his(alice: PrivateKey, bob: PrivateKey) -> None:
-    """On a shared host who may stand anywhere may not stand where another is at home."""
-    harbour = issuer("harbour", alice)
-    lodger = issuer("lodger", bob, place=f"{HOME}/agents/geo/")
-    card = interface_at(f"{HOME}/agents/geo/a2a")
-    assert judged(signed(card, alice), harbour).verdict == "trusted"
-    report = judged(signed(card, alice), harbour, lodger)
-    assert (report.verdict, codes(report)[0]) == ("untrusted", "card.origin_mismatch")
-    assert judged(signed(card, bob), harbour, lodger, name="lodger").verdict == "trusted"
-
-
 def test_freshness_waived_by_name_is_said(alice: PrivateKey) -> None:
     """`current` stays unknown; what is missing does not soften what is refused for what it is."""
     report = judged(signed(PORTABLE, alice), issuer("harbour", alice))
@@ -230,7 +209,7 @@ def test_a_card_signed_by_an_sdk_says_what_it_leaves_unsigned(alice: PrivateKey)
     first = refused.reasons[0]
     assert first.code == "sig.other_profile"
     assert "the signature is good" in first.message
-    assert f"which leaves {UNSIGNED} unsigned" in first.message
+    assert f"leaves {UNSIGNED} unsigned" in first.message
     assert "--accept sdk" in first.hint
     assert "error" in {reason.severity for reason in refused.signatures[0].reasons}
     for profiles in (DEFAULT_PROFILES, ("prune-empty",)):
@@ -243,30 +222,6 @@ def test_a_card_signed_by_an_sdk_says_what_it_leaves_unsigned(alice: PrivateKey)
         assert expected <= set(codes(accepted))
         assert "/securityRequirements" in accepted.uncovered
         assert accepted.card == canonicalize(LAX, "prune-empty").value
-
-
-def test_the_failing_reason_goes_first(alice: PrivateKey) -> None:
-    """An interface elsewhere outweighs what an accepted profile merely leaves open."""
-    card = {**PRUNED, "supportedInterfaces": [{"url": EVIL}]}
-    document = by_another_sdk(card, alice, "prune-empty")
-    report = judged(document, issuer("harbour", alice, accept="sdk"))
-    assert codes(report)[0] == "card.origin_mismatch"
-    assert "coverage.requirement_unsigned" in codes(report)
-
-
-def test_a_card_that_no_word_accepts_asks_the_issuer(alice: PrivateKey) -> None:
-    """The SDK drops a member that it does not know, so `accept` would not help."""
-    first = examine(by_another_sdk(LAX, alice, "prune-empty"), alice).reasons[0]
-    assert (first.code, "/x-berth unsigned" in first.message) == ("sig.other_profile", True)
-    assert first.hint.startswith("--accept sdk does not admit that /x-berth is unsigned. Ask the")
-
-
-def test_the_strict_choice_takes_nothing_but_the_document(alice: PrivateKey) -> None:
-    """Only `served-as-is` accepted: a dropped default, harmless otherwise, is not trusted."""
-    card = without(signed(WITH_DEFAULTS, alice), "/skills/0/examples")
-    assert examine(card, alice).verdict == "trusted"
-    strict = examine(card, alice, profiles=("served-as-is",))
-    assert (strict.verdict, strict.card) == ("untrusted", None)
 
 
 # ------------------------------------------------------------------ what a hostile card costs
