@@ -322,14 +322,6 @@ def test_a_connection_may_leave_out_what_has_a_default(pointer: str, absent: str
     assert excuses(card, "prune-empty")["/url"] is SAME
 
 
-def test_a_1_0_interface_excuses_no_additional_one() -> None:
-    """0.3 readers would speak 0.3 to an endpoint that was signed for 1.0."""
-    current = put(DUAL, "/supportedInterfaces/1/protocolVersion", "1.0")
-
-    assert excuses(DUAL, "prune-empty")["/additionalInterfaces"] is SAME
-    assert excuses(current, "prune-empty")["/additionalInterfaces"] is None
-
-
 #: What is put into DUAL where, and what fails for it if not that alone.
 SAYS_OTHERWISE: dict[str, tuple[Any, ...]] = {
     "another url": ("/url", "https://evil.example/old", CONNECTION),
@@ -340,6 +332,14 @@ SAYS_OTHERWISE: dict[str, tuple[Any, ...]] = {
     "the current version": ("/protocolVersion", "1.0", CONNECTION),
     "a patch number that is none": ("/protocolVersion", "0.3.x", CONNECTION),
     "a version that is a number": ("/protocolVersion", 0.3, CONNECTION),
+    "an interface of 1.0 with the same url": (
+        *("/supportedInterfaces/0/protocolVersion", "1.0"),
+        CONNECTION,
+    ),
+    "an interface of 1.0 like the additional one": (
+        *("/supportedInterfaces/1/protocolVersion", "1.0"),
+        ("/additionalInterfaces",),
+    ),
     "an additional interface elsewhere": (
         "/additionalInterfaces",
         [{"url": "https://evil.example", "transport": "HTTP+JSON"}],
@@ -419,22 +419,6 @@ def test_without_the_1_0_data_nothing_is_repeated(pointer: str, failing: tuple[s
     found = excuses(without(DUAL, pointer), "prune-empty")
 
     assert tuple(where for where, excuse in found.items() if excuse is None) == failing
-
-
-def test_the_connection_needs_an_interface_of_0_x() -> None:
-    """That a 1.0 interface has the same url does not make a 0.3 client understand it."""
-    card = put(DUAL, "/supportedInterfaces/0/protocolVersion", "1.0")
-
-    assert excuses(card, "prune-empty")["/url"] is None
-
-
-def test_an_additional_interface_needs_one_of_0_x_too() -> None:
-    """The same of the second interface, which the main one's version does not speak for."""
-    card = put(DUAL, "/supportedInterfaces/1/protocolVersion", "1.0")
-
-    found = excuses(card, "prune-empty")
-
-    assert (found["/url"], found["/additionalInterfaces"]) == (SAME, None)
 
 
 def test_only_covered_1_0_data_counts() -> None:
