@@ -544,7 +544,7 @@ class DocumentFetcher:
         self, url: str, settings: FetchSettings, good: FetchResult, *, fresh: bool
     ) -> tuple[FetchResult, int]:
         """Return what a request results in, and the seconds for which that is the answer."""
-        etags = [*dict.fromkeys(values(good.headers, "etag"))]  # of a 304 that has another, both
+        etags = values(good.headers, "etag")  # two where a 304 had another one
         headers: Headers = (("Cache-Control", "no-cache"),) if fresh else ()
         if len(etags) == 1 and _ETAG.fullmatch(etags[0]):
             headers = (*headers, ("If-None-Match", etags[0]))
@@ -560,7 +560,7 @@ class DocumentFetcher:
         if answer.outcome == "unchanged":  # what was said holds, unless said anew (RFC 9111 4.3.4)
             anew = {"age", *(name for name, _ in answer.headers if name != "etag")}
             old = tuple(header for header in good.headers if header[0] not in anew)
-            answer = replace(good, headers=old + answer.headers)
+            answer = replace(good, headers=tuple(dict.fromkeys(old + answer.headers)))
         ages = values(answer.headers, "age") or ["0"]
         age = _number(ages[0], 10**10) if len(ages) == 1 else 10**10
         return answer, freshness(answer.headers, REFRESH_INTERVAL)[0] - age

@@ -91,7 +91,9 @@ def test_an_unchanged_answer(
     for seconds in (300, *[lasts] * bool(lasts)):
         clock.passes(seconds)
         asked = len(peer.requests)
-        assert ask(fetcher).untrusted_body == CARD
+        answer = ask(fetcher)
+        assert answer.untrusted_body == CARD
+        assert len(answer.headers) == len({*answer.headers})  # which do not pile up
         assert len(peer.requests) == asked + 1
     clock.passes(max(lasts - 1, 0))
     assert ask(fetcher).untrusted_body == CARD
