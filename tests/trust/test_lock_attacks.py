@@ -259,35 +259,30 @@ def test_git_merges_entries_and_marks_conflicts(tmp_path: Path) -> None:
     """Each branch raises one of two neighbours: a merge. Both raise one: lock.malformed."""
     lock = tmp_path / "trust.lock"
     ids = [read_keyset(FIRST).id, read_keyset(TIDES.keyset_after(FIRST)).id]
-    raise_lock(lock, {name: Floor(ids[0]) for name in ("acme", "north", "tides")})
 
     def git(*words: str) -> int:
         setting = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"]
         run = subprocess.run(["git", *setting, *words], cwd=tmp_path, capture_output=True)
         return run.returncode
 
+    def branch(name: str, floors: dict[str, Floor]) -> None:
+        git("checkout", "-qb", name, "main")
+        raise_lock(lock, floors)
+        git("add", "trust.lock")
+        git("commit", "-qm", name)
+
     git("init", "-q", "-b", "main")
-    git("add", "trust.lock")
-    git("commit", "-qm", "begin")
-    git("checkout", "-qb", "other")
-    raise_lock(lock, {"acme": Floor(ids[1])})
-    git("commit", "-qam", "acme")
-    git("checkout", "-q", "main")
-    raise_lock(lock, {"north": Floor(ids[1])})
-    git("commit", "-qam", "north")
-    assert git("merge", "-q", "other", "-m", "merge") == 0
-    assert {name: floor.keyset for name, floor in read_lock(lock).items()} == {
-        "acme": ids[1],
-        "north": ids[1],
-        "tides": ids[0],
-    }
-    git("checkout", "-qb", "third")
-    raise_lock(lock, {"tides": Floor(ids[1], 7)})
-    git("commit", "-qam", "third")
-    git("checkout", "-q", "main")
-    raise_lock(lock, {"tides": Floor(ids[1], 9)})
-    git("commit", "-qam", "main")
-    assert git("merge", "-q", "third", "-m", "merge") != 0
+    git("commit", "-qm", "empty", "--allow-empty")
+    branch("begin", {name: Floor(ids[0]) for name in ("acme", "north", "tides")})
+    git("branch", "-qf", "main")
+    branch("acme", {"acme": Floor(ids[1])})
+    branch("north", {"north": Floor(ids[1])})
+    assert git("merge", "-q", "acme", "-m", "merge") == 0
+    pins = {name: floor.keyset for name, floor in read_lock(lock).items()}
+    assert pins == {"acme": ids[1], "north": ids[1], "tides": ids[0]}
+    branch("seven", {"tides": Floor(ids[1], 7)})
+    branch("nine", {"tides": Floor(ids[1], 9)})
+    assert git("merge", "-q", "seven", "-m", "merge") != 0
     with pytest.raises(UsageFault) as fault:
         read_lock(lock)
     assert fault.value.code == "lock.malformed"

@@ -14,14 +14,14 @@ import pytest
 
 from cardsign.files import read_bytes
 from cardsign.jose.keys import JwkSet
-from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Subject
+from cardsign.trust.policy import KeysAnchor, Subject
 from cardsign.trust.session import StatementCache
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import judge_card
 from tests.statements.making import DAY, T0, URL, entry, key, later, thumbprint
 from tests.support import PORTABLE, Remembering, codes, dump
 from tests.trust.establishing import ORIGIN, anchored
-from tests.trust.histories import after, digest_of, keyset, members_of
+from tests.trust.histories import after, digest_of, keyset
 from tests.verify.tides import Tides, card_of, current
 
 
@@ -242,24 +242,6 @@ def test_a_link_in_the_cache_leads_to_no_other_folder(tmp_path: Path) -> None:
     (cache / digest_of(tides.one)).symlink_to(victim)
     assert tides.says(memory=remembering(cache)).verdict == "trusted"
     assert [path.name for path in victim.iterdir()] == ["-notes-2025.json"]
-
-
-def test_a_long_history_is_kept_from_its_beginning_and_no_further_than_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the digests are."""
-    tides, history = Tides(), [keyset("ann", "bob")]
-    for version in range(12):
-        history.append(after(history[-1], iat=T0 - DAY + version, exp=T0 + 9 * DAY))
-    for module in ("walk", "session"):
-        monkeypatch.setattr(f"cardsign.trust.{module}.MAX_CHAIN_BYTES", 6 * len(history[1]))
-    for version in range(12):
-        tides.says(keysets=history[version : version + 2], memory=remembering(tmp_path))
-    cache = StatementCache(tmp_path)
-    anchor = tides.policy.issuers[0].anchor
-    assert isinstance(anchor, KeysetAnchor)
-    kept = cache.get(anchor).untrusted_keysets
-    assert [members_of(statement)["version"] for statement in kept] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_huge_folder_is_not_read_to_its_end(

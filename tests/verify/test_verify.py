@@ -240,13 +240,3 @@ def test_a_card_with_countless_open_places_has_a_verdict_of_bounded_size(
     for found in report.signatures:
         assert len(found.reasons) == 102
         assert found.reasons[-1].message == "4900 more places are not signed"
-
-
-def test_a_long_name_is_shown_short(alice: PrivateKey) -> None:
-    """A name may be as long as the card; in a report each token has at most 64 characters."""
-    card = {**PORTABLE, "x" * 65: 1, "y" * 64: 1, "z": {"a/b~" * 100: 1}}
-    entry = one_signature({**PORTABLE, "z": {}}, alice, "prune-empty")
-    report = examine({**card, "signatures": [entry]}, alice)
-    assert report.uncovered == ("/" + "x" * 61 + "...", "/" + "y" * 64, "/z")
-    paths = [reason.path for reason in report.reasons if reason.code == "coverage.uncovered"]
-    assert paths == list(report.uncovered)
