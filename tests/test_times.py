@@ -50,7 +50,7 @@ def test_files_spell_a_time_in_one_way() -> None:
     assert stamp(EAST) == "2026-11-25T09:30:00Z"
     assert read_stamp(stamp(NOW)) == NOW
     for text in ("2026-11-25T9:30:00Z", "2026-11-25 09:30:00Z", "2026-11-25T09:30:00", ""):
-        with pytest.raises(ValueError, match=text or "does not match"):
+        with pytest.raises(ValueError, match="a time is written as"):
             read_stamp(text)
 
 

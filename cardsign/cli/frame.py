@@ -23,7 +23,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import click
 
@@ -195,15 +195,15 @@ def is_json() -> bool:
     return asked_form() == "json"
 
 
-def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:
-    """Print one JSON value, or write it to a file; in ASCII, which tricks no terminal.
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print one JSON value in ASCII, which tricks no terminal.
 
     No password of a URL and no key is repeated, but in what was signed, which is data.
 
     A surrogate, which stands for an octet of a file name that is not UTF-8, is no character and
     would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
     """
-    click.echo(json_text(value, indent=indent), file=file)
+    click.echo(json_text(value, indent=indent))
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
@@ -368,13 +368,8 @@ class Command(click.Command):
         self.params += _COMMON_OPTIONS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words. Of two values of an option click would take the last in silence."""
+        """Read the words; an error says which help to read."""
         with _naming_help(ctx):
-            *_, params = self.make_parser(ctx).parse_args(list(args))
-            for option in (param for param in params if isinstance(param, click.Option)):
-                takes_one = not (option.multiple or option.is_flag or ctx.resilient_parsing)
-                if takes_one and params.count(option) > 1:
-                    ctx.fail(f"option '{option.opts[-1]}' is given twice, and takes one value")
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

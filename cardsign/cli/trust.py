@@ -118,12 +118,10 @@ def add(who: str, **options: Any) -> None:
         say("freshness is waived: revocation and rollback are not checked")
     keyset = proposal.keyset
     verifier.say_if_old(keyset, now)
-    notes = [f"{frame.done('added', 'add')} {members['name']} to {policy.path}"]
-    if keyset is not None and options["yes"] and options["digest"] is None:
-        notes.insert(0, "compare the lines above with the issuer over another channel")
     view = {"name": members["name"], "policy": str(policy.path)}
-    view |= {"anchor": verifier.kind_of(proposal.anchor), "keyset": keyset and pin_json(keyset)}
-    show(Answer(view, () if keyset is None else keyset_lines(keyset), notes))
+    view |= {"anchor": verifier.kind_of(proposal.anchor), "keyset": keyset and keyset.id.to_json()}
+    note = f"{frame.done('added', 'add')} {members['name']} to {policy.path}"
+    show(Answer(view, () if keyset is None else keyset_lines(keyset), [note]))
 
 
 def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dict[str, Any]]:
@@ -391,11 +389,10 @@ def pin(name: str, trust_file: Path | None) -> None:
     """
     policy = verifier.needed_policy(trust_file)
     keyset, changed = policyfile.move_pin(policy, name, dry_run=frame.is_dry_run())
-    lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
-    note = "the pin is the newest"
+    note = f"the pin of {name} is the newest keyset, {keyset.label}"
     if changed:
-        note = f"{frame.done('moved', 'move')} the pin of {name} to the statement above"
-    show(Answer({"name": name, "changed": changed, "keyset": keyset.to_json()}, lines, [note]))
+        note = f"{frame.done('moved', 'move')} the pin of {name} to keyset {keyset.label}"
+    show(Answer({"name": name, "changed": changed, "keyset": keyset.to_json()}, notes=[note]))
 
 
 # How trusted issuers are shown.
@@ -410,15 +407,6 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
         **members(issuer, "accept algorithms require freshness cards peer"),
         "networks": [str(network) for network in issuer.networks],
         "proxy": None if issuer.proxy is None else str(issuer.proxy),
-    }
-
-
-def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
-    """Return what two people compare over another channel."""
-    keys = [{"thumbprint": key.public.thumbprint, "holder": key.holder} for key in keyset.root.keys]
-    return {
-        **members(keyset, "issuer epoch version digest exp"),
-        "root": {"threshold": keyset.root.threshold, "keys": keys},
     }
 
 

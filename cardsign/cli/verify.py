@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,6 @@ from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import STDIO, Answer, Group, safe, say, show
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.files import file_faults
 from cardsign.findings import counted
 from cardsign.inputs import list_cards
 from cardsign.times import read_stamp, utc
@@ -33,8 +32,8 @@ MAX_JOBS: Final = 64  # processes
 
 @frame.command(
     advanced=(
-        *("--statements", "--at", "--accept", "--audience", "--jobs", "--cluster", "--results"),
-        *("--serve", "--insecure-loopback-http"),
+        *("--statements", "--at", "--accept", "--audience", "--jobs", "--cluster", "--serve"),
+        "--insecure-loopback-http",
     ),
     example=(
         "cardsign verify signed.json --jwks jwks.json\n"
@@ -64,19 +63,13 @@ MAX_JOBS: Final = 64  # processes
     type=click.IntRange(1, MAX_JOBS),
     default=1,
     show_default=True,
-    help="Verify cards in N processes at once.",
+    help="Verify cards in N processes of this machine at once.",
 )
 @click.option(
     "--cluster",
     metavar="URL",
-    help="Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
-    "cluster.",
-)
-@click.option(
-    "--results",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Append each verdict to FILE as a line of JSON, in place of printing it.",
+    help="Verify cards on the workers of this Dask scheduler instead, tls://HOST:8786; needs the "
+    "extra cluster.",
 )
 @frame.output_option(
     default=None, help="If the card is trusted, write its verified payload here; '-' for stdout."
@@ -100,13 +93,14 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """
     named = frame.take(verifier.VerifierOptions, options)
     if options["serve"] is not None:
-        return _serve(options["serve"], named, cards, options)
+        return _serve(options["serve"], named, cards)
     if not cards:
         raise UsageFault("usage.invalid", "no CARD is named", hint="See cardsign verify --help.")
-    card_files, output, file = list_cards(cards), options["output"], options["results"]
-    is_many = len(card_files) > 1 or file is not None
-    _check_together(options, is_many=is_many)
-    batch = named.batch(by_origin=len(card_files) > 1, audience=options["audience"])
+    card_files, output = list_cards(cards), options["output"]
+    is_many = len(card_files) > 1
+    if output is not None and is_many:
+        raise UsageFault("usage.conflict", f"-o is about one CARD, and {len(card_files)} are named")
+    batch = named.batch(by_origin=is_many, audience=options["audience"])
     policy = batch.verifier.policy.unnamed
     if frame.asked_form() != "text" and policy:
         say(f"judged {policy}")
@@ -118,55 +112,32 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 
     def lines(outcome: Outcome) -> Iterable[str]:
         name, report = outcome.name, outcome.result
-        if isinstance(report, LocalFault) or (
-            is_many and frame.is_quiet() and report.verdict == "trusted"
-        ):
+        if isinstance(report, LocalFault):
             return ()
-        if is_many and not verbose and report.verdict == "trusted":
-            return (first_line(name, report, policy),)
+        if is_many and report.verdict == "trusted" and (frame.is_quiet() or not verbose):
+            return () if frame.is_quiet() else (first_line(name, report, policy),)
         return verdict_lines(name, report, policy, verbose=verbose)
 
     shown = ((outcome, lines(outcome)) for outcome in outcomes)
-    statuses = _show_each(shown, len(card_files), is_lines=is_many, file=file, err=output == STDIO)
+    statuses = _show_each(shown, len(card_files), is_lines=is_many, err=output == STDIO)
     if is_many:
         say(_summarize(statuses))
     return heaviest(statuses)
 
 
-def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str], options: Any) -> int:
+def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str]) -> int:
     """Answer the questions of other programs, until it is stopped."""
-    others = ("audience", "output", "results", "cluster")
-    has_others = any(options[name] for name in others) or named.at is not None
-    if cards or has_others or is_url(named.jwks or ""):
-        why = "--serve takes no cards, and none of --results, --cluster, --audience, "
-        raise UsageFault("usage.conflict", f"{why}-o and --at; --jwks must be a file")
+    if cards or is_url(named.jwks or ""):
+        why = "--serve takes no cards, since it is asked, and --jwks as a file"
+        raise UsageFault("usage.conflict", why)
     from cardsign.server.run import serve_verdicts
 
     serve_verdicts(named.batch, where, as_json=frame.asked_form() == "json")
     return errors.EXIT_OK
 
 
-def _check_together(options: Mapping[str, Any], *, is_many: bool) -> None:
-    """Check that what is asked for goes together."""
-    output, results, cluster = (options[name] for name in ("output", "results", "cluster"))
-    why = ""
-    if is_many and output is not None:
-        why = "-o is about one CARD, and not for --results"
-    elif results is not None and frame.asked_form() == "sarif":
-        why = "--results takes verdicts as JSON"
-    elif cluster is not None and options["jobs"] > 1:
-        why = "-j is for processes here, and --cluster for workers elsewhere"
-    if why:
-        raise UsageFault("usage.conflict", why)
-
-
 def _show_each(
-    cards: Iterable[tuple[Outcome, Iterable[str]]],
-    count: int,
-    *,
-    is_lines: bool,
-    file: Path | None = None,
-    err: bool = False,
+    cards: Iterable[tuple[Outcome, Iterable[str]]], count: int, *, is_lines: bool, err: bool = False
 ) -> list[int]:
     """Show cards as they are judged, and return their exit statuses; a fault of several, once.
 
@@ -174,29 +145,23 @@ def _show_each(
         cards: Each with the text about it.
         count: How many there are. A terminal has a bar of them where results go elsewhere.
         is_lines: A JSON value is one line.
-        file: Append the JSON of each card to this file, which is never read.
         err: Text goes to stderr.
     """
     form, statuses, results, faults = frame.asked_form(), list[int](), [], set[str]()
     has_bar = count > 1 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     has_bar = has_bar and not (sys.stdout.isatty() or frame.is_quiet())
-    with contextlib.ExitStack() as stack:
-        stream = None
-        if file is not None:  # whole lines, if several runs append
-            form = "json"
-            with file_faults(file, "file.unwritable"):
-                stream = stack.enter_context(file.open("a", encoding="ascii", buffering=1))
-        if has_bar:
-            bar = click.progressbar(cards, count, "cards", show_pos=True, file=sys.stderr)
-            cards = stack.enter_context(bar)
-        for outcome, lines in cards:
+    bar: contextlib.AbstractContextManager[Any] = contextlib.nullcontext(cards)
+    if has_bar:
+        bar = click.progressbar(cards, count, "cards", show_pos=True, file=sys.stderr)
+    with bar as shown:
+        for outcome, lines in shown:
             if isinstance(outcome.result, LocalFault) and str(outcome.result) not in faults:
                 frame.print_error(outcome.result)
                 faults.add(str(outcome.result))
             if form == "sarif":
                 results.append(outcome.to_scan_result())
             elif form == "json":
-                frame.print_json(outcome.to_json(), indent=None if is_lines else 2, file=stream)
+                frame.print_json(outcome.to_json(), indent=None if is_lines else 2)
             else:
                 for line in lines:
                     frame.write_line(line, err=err)

@@ -12,7 +12,6 @@ import pytest
 
 from cardsign.cli.frame import Command
 from cardsign.cli.main import command_line as cli
-from cardsign.errors import CardsignError
 from tests.cli.conftest import Cardsign, parse
 
 HELP = (
@@ -96,24 +95,6 @@ def test_every_command_has_examples_that_it_understands(path: str) -> None:
         # A policy that is only found in this folder raises no lock.
         raises_lock = "--update" in words or path == "cardsign trust update"
         assert not raises_lock or "--trust" in words
-
-
-@each_leaf
-def test_no_option_of_a_command_takes_the_last_of_two_values(path: str) -> None:
-    """It is named; what may be repeated, and a flag that says the same twice, is no mistake."""
-    command = LEAVES[path].command
-    for option in command.params:
-        if not isinstance(option, click.Option):
-            continue
-        takes_one = not option.multiple and (not option.is_flag or bool(option.secondary_opts))
-        names = [option.opts[-1], (option.secondary_opts or option.opts)[0]]
-        words = [word for name in names for word in ((name,) if option.is_flag else (name, "x"))]
-        problem = ""
-        try:
-            command.make_context(path, words, **cli.context_settings)
-        except (click.ClickException, CardsignError, click.exceptions.Exit) as error:
-            problem = str(error)
-        assert (f"'{option.opts[-1]}' is given twice" in problem) == takes_one, option.opts
 
 
 def test_advanced_options_are_listed_last() -> None:
