@@ -244,7 +244,7 @@ def sign_payload(
     protected = base64url.encode(_HEADERS.encode(header).encode("ascii"))
     size = len(protected)
     if size > MAX_EMITTED_HEADER_CHARS:
-        message = f"its header has {size} characters, expected at most {MAX_EMITTED_HEADER_CHARS}"
+        message = f"the header has {size} characters, expected at most {MAX_EMITTED_HEADER_CHARS}"
         raise SigningRefused("sign.header_too_long", message, path="/kid")
     signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
     signature = signer.sign(signing_input)

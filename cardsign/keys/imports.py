@@ -222,9 +222,9 @@ def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
     else:
         keys = document.get("keys")
         jwk = _choose(keys, kid) if isinstance(keys, list) else document
-        if "kty" in jwk and "d" not in jwk:
-            hint = _MAKE if jwk["kty"] == "oct" else _PUBLIC
-            raise _refused("a JWK without `d`, its private part", hint)
+        if "d" not in jwk:
+            hint = _MAKE if jwk.get("kty", "oct") == "oct" else _PUBLIC
+            raise _refused("JSON without `d`, the private part of a JWK", hint)
         return PrivateKey.from_jwk(jwk, kid=kid)
     # The scanner's message and pointer repeat parts of the text, and here that is a private key.
     # Raised outside the handler, so that no traceback shows them as the cause.

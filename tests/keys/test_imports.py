@@ -212,7 +212,7 @@ def public_jwk(key: PrivateKey) -> bytes:
 NONE: dict[str, tuple[Writer, str, str]] = {
     "a public PEM": (public_pem, "found a PEM of: public key", "store the private"),
     "a public JWK": (public_jwk, "without `d`", "store the private"),
-    "a JWK Set of a public key": (public_set, "a JWK without `d`", "store the private"),
+    "a JWK Set of a public key": (public_set, "without `d`", "store the private"),
     "a symmetric key": (lambda _: b'{"kty": "oct", "k": "AAAA"}', "without `d`", "openssl genpkey"),
     "a JWK Set of two": (lambda key: jwk_set(key, OTHER), "this is a JWK Set of 2 keys", "--kid"),
     "a certificate": (certified, "PEM of: certificate", "key"),
