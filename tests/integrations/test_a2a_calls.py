@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import ssl
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import astuple, replace
@@ -114,20 +112,6 @@ HEAD = http(b"", content_length=None, connection="close")
 EVENTS = http(b": hello\n\n", content_type="text/event-stream")
 
 
-def endless(connection: ssl.SSLSocket) -> None:
-    """An answer that never ends."""
-    connection.sendall(HEAD)
-    while True:
-        connection.sendall(b" " * 4096)
-
-
-def slow(connection: Any) -> None:
-    """The head after most of the time, which does not begin anew."""
-    for data in (HEAD, *[b" "] * 8):
-        time.sleep(0.7 if data is HEAD else 0.1)
-        connection.sendall(data)
-
-
 def silent(connection: Any) -> None:
     connection.sendall(HEAD)
     connection.recv(1)
@@ -179,9 +163,7 @@ HOSTILE: dict[str, tuple[Answer, str]] = {
     "a message whose parts are none": (result({"message": {"parts": {"text": 1}}}), "call.error"),
     "a very deep answer": (result(deep(900)), "call.error"),
     "a huge answer": (http(b"x", content_length=str(10**9)), "fetch.too_large"),
-    "an answer without end": (Takeover(endless), "fetch.too_large"),
     "silence": (Takeover(silent), "fetch.timeout"),
-    "white space for longer than it may take": (Takeover(slow), "fetch.timeout"),
     "events that nobody asked for": (EVENTS, "fetch.content_type"),
     "a member twice": (written('{}, "result": {}'), "call.error"),
 }  # fmt: skip

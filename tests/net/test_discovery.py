@@ -134,8 +134,17 @@ def tides(authority: Authority) -> Site:
 
 
 def test_a_live_peer(tides: Site) -> None:
-    """One URL is all that is needed: the card, and every statement that its anchor needs."""
+    """One URL is all that is needed: the card, and every statement that its anchor needs.
+
+    At a time of one's choice nothing is kept. The statements for a mirror's card are at home.
+    """
     looker = Looker(tides)
+    session = looker.session
+    report = looker.verifier.look_up(HOST, at=looker.clock()).report
+    assert (report.verdict, report.historic) == ("indeterminate", True)
+    assert (session.keyset, session.release, session.cards) == (None, None, set())
+    looker = Looker(tides)
+    tides.paths()
     lookup = looker.verifier.look_up(HOST)
     assert (lookup.report.verdict, codes(lookup.report.reasons)) == ("trusted", [])
     assert lookup.report.valid_until is not None
@@ -144,6 +153,10 @@ def test_a_live_peer(tides: Site) -> None:
     assert looker.session.cards == {CARD}
     assert (lookup.url, lookup.untrusted_card) == (CARD, tides.documents[CANONICAL])
     assert lookup.supplied.untrusted_keysets == (tides.documents[at(1, 1)],)
+    tides.network.forget()
+    mirror = f"https://mirror.example{CANONICAL}"
+    assert Looker(tides).examine(mirror, expect=Subject(issuer="tides")).verdict == "trusted"
+    assert tides.network.names == ["mirror.example", *["tides.example"] * 4]
 
 
 def test_an_unchanged_peer_costs_one_conditional_request_and_no_signature_check(
@@ -175,13 +188,6 @@ def test_an_unchanged_peer_costs_one_conditional_request_and_no_signature_check(
     met.clock.passes(301)
     assert met.examine().verdict == "trusted"
     assert len(checked) == 4  # one of the card, one of the release, two of the keyset
-
-
-def test_a_mirror_is_asked_for_the_card_alone(tides: Site) -> None:
-    """The statements are asked for at the issuer's own home."""
-    mirror = f"https://mirror.example{CANONICAL}"
-    assert Looker(tides).examine(mirror, expect=Subject(issuer="tides")).verdict == "trusted"
-    assert tides.network.names == ["mirror.example", *["tides.example"] * 4]
 
 
 # ------------------------------------------------------------------ paths
@@ -263,15 +269,6 @@ def test_a_key_set_that_is_not_there(tides: Site) -> None:
         verifier.clock.passes(301)  # type: ignore[attr-defined]
 
 
-def test_a_time_of_one_s_choice_keeps_nothing(tides: Site) -> None:
-    """Not even where the card was found."""
-    looker = Looker(tides)
-    report = looker.verifier.look_up(HOST, at=looker.clock()).report
-    assert (report.verdict, report.historic) == ("indeterminate", True)
-    session = looker.session
-    assert (session.keyset, session.release, session.cards) == (None, None, set())
-
-
 # ------------------------------------------------------------------ the library
 
 
@@ -322,6 +319,8 @@ def test_two_agents_of_one_issuer_cannot_be_swapped(two: Site, expect: Subject |
         assert Looker(two).examine(url, expect=expect).verdict == "trusted"
     documents = two.documents
     documents[CANONICAL], documents[AGENT] = documents[AGENT], documents[CANONICAL]
+    with pytest.raises(CardRefused):  # what the caller did wrong, the caller hears of
+        Looker(two).examine(expect=Subject(origin="no origin"))
     for url in (HOST, HOST + AGENT):
         looker = Looker(two)
         report = looker.examine(url, expect=expect)
@@ -389,12 +388,6 @@ def test_two_hundred_peers_of_which_one_hangs(authority: Authority) -> None:
         return cards
 
     assert [card.report.verdict for card in asyncio.run(meet_all())] == ["trusted"] * 199
-
-
-def test_misuse_is_no_verdict_about_a_peer(tides: Site) -> None:
-    """What the caller did wrong, the caller hears of."""
-    with pytest.raises(CardRefused):
-        Looker(tides).examine(expect=Subject(origin="no origin"))
 
 
 # ------------------------------------------------------------------ the anchor's one source
