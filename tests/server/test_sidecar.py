@@ -213,56 +213,43 @@ async def sent_after(
 WHOLE = {"type": "http.request", "body": CARD}
 
 
-def test_cards_wait_for_their_turn_and_health_does_not() -> None:
-    """Four are judged at a time, however many are sent; a probe is answered meanwhile."""
-    judging, goes_on = list[int](), threading.Event()
+def test_neither_cards_nor_a_slow_policy_stop_another_request() -> None:
+    """Four cards are judged at a time, however many are sent; health is read in its own thread."""
+    is_reading, judging = threading.Event(), list[int]()
+    may_read, may_judge = threading.Event(), threading.Event()
 
     class Slow(Verifier):
         def judge(self, *about: Any, **how: Any) -> Report:
             judging.append(1)
-            assert goes_on.wait(60)
+            assert may_judge.wait(60)
             return super().judge(*about, **how)
 
     slow = Batch(Slow(Policy.from_jwks(JWKS)), Subject(issuer="pinned keys"))
-    app = WholeRequests(create_verdict_app(lambda: slow))
+
+    def open_slowly() -> Batch:
+        is_reading.set()
+        assert may_read.wait(60)
+        return slow
 
     async def ask_many() -> None:
+        app = WholeRequests(create_verdict_app(open_slowly))
+        question, probe = {"method": "GET", "path": "/healthz"}, {"type": "http.request"}
+        health = asyncio.create_task(sent_after(app, probe, **question))
+        while not is_reading.is_set():
+            await asyncio.sleep(0.01)
+        assert not health.done()
+        may_read.set()
+        assert (await health)[0]["status"] == 200
         asked = [asyncio.create_task(sent_after(app, WHOLE)) for _ in range(12)]
         while len(judging) < 4:
             await asyncio.sleep(0.01)
-        start, _ = await sent_after(app, {"type": "http.request"}, method="GET", path="/healthz")
+        start, _ = await sent_after(app, probe, **question)
         assert (start["status"], len(judging)) == (200, 4)
-        goes_on.set()
+        may_judge.set()
         for answer in asyncio.as_completed(asked):
             assert b'"verdict":"trusted"' in (await answer)[1]["body"]
 
     asyncio.run(ask_many())
-
-
-def test_a_policy_that_is_slow_to_read_stops_no_other_request() -> None:
-    """A question about health reads it too, while others are received and answered."""
-    batch, is_reading, goes_on = open_keys(), threading.Event(), threading.Event()
-    goes_on.set()
-
-    def open_slowly() -> Batch:
-        is_reading.set()
-        assert goes_on.wait(5)
-        return batch
-
-    app = WholeRequests(create_verdict_app(open_slowly))
-    is_reading.clear()
-    goes_on.clear()
-
-    async def ask_for_health() -> None:
-        question = sent_after(app, {"type": "http.request"}, method="GET", path="/healthz")
-        answer = asyncio.create_task(question)
-        while not is_reading.is_set():
-            await asyncio.sleep(0.01)
-        assert not answer.done()
-        goes_on.set()
-        assert (await answer)[0]["status"] == 200
-
-    asyncio.run(ask_for_health())
 
 
 BEGUN = {"type": "http.request", "body": CARD, "more_body": True}
