@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
@@ -74,6 +75,10 @@ def import_private_key(
     return read(data, password(), kid)
 
 
+#: An initial vector of AES that has not its 16 bytes: by it cryptography ends in a panic.
+_SHORT_VECTOR: Final = re.compile(rb"DEK-Info: *AES-[^,\n]*,(?![0-9A-Fa-f]{32})")
+
+
 def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> PrivateKey:
     blocks = list(pem_blocks(data))
     labels = [label for label, _ in blocks]
@@ -85,6 +90,8 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
     label, der = private
     if label == "ENCRYPTED PRIVATE KEY":
         _refuse_costly(der)
+    if _SHORT_VECTOR.search(data):
+        raise _refused("a PEM whose DEK-Info was cut short", _ENCRYPT_ANEW)
     key = PrivateKey.from_pem(data, password, kid=kid)
     if key.public.alg == "RS256":
         refuse_pss(_decrypt(der, password or b"") if label == "ENCRYPTED PRIVATE KEY" else der)

@@ -114,6 +114,15 @@ def test_a_file_signs(es256: PrivateKey, tmp_path: Path) -> None:
     assert refusal(open_signer, f"file:{file}", other, SHUT) == "signer.wrong_key"
 
 
+def test_a_pem_with_a_short_initial_vector_is_refused(private: PrivateKey) -> None:
+    """Of which cryptography would panic."""
+    data = pem(private, PrivateFormat.TraditionalOpenSSL, BestAvailableEncryption(PASSWORD))
+    dek = data.index(b"DEK-Info: AES-256-CBC,") + len(b"DEK-Info: AES-256-CBC,")
+    for cut in (data[: dek + 16] + data[dek + 32 :], data[:dek] + data[dek + 32 :]):
+        with pytest.raises(KeyRefused, match=r"key\.malformed.*cut short"):
+            import_private_key(cut, password=lambda: PASSWORD)
+
+
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
 def test_an_encrypted_key_opens_with_its_password(form: PrivateFormat, private: PrivateKey) -> None:
     """Which is asked for once."""
