@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.ledger import KeyRecord
@@ -84,9 +83,8 @@ def rs256() -> PrivateKey:
 
 @pytest.fixture(scope="session")
 def natives(es256: PrivateKey, rs256: PrivateKey) -> dict[str, Any]:
-    """Keys that a service holds, one on a curve that signs no cards."""
-    other = ec.generate_private_key(ec.SECP384R1())
-    return {"ES256": native(es256), "RS256": native(rs256), "P-384": other}
+    """Keys that a service holds."""
+    return {"ES256": native(es256), "RS256": native(rs256)}
 
 
 @pytest.fixture

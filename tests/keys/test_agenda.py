@@ -184,6 +184,17 @@ def test_a_stolen_release_key_ends_once_it_has_told_of_the_others() -> None:
     assert ended.find("release").revoked_because == "compromised"
 
 
+def test_a_stolen_key_counts_as_copied_until_what_others_have_lacks_it() -> None:
+    """A publication; where there is none, a key set that is handed out."""
+    stolen = revoke(seen(), "one", "compromised", 100)
+    assert [key.kid for key in agenda.list_copied(stolen)] == ["one", "two"]
+    assert agenda.record_key_set(stolen) == []
+    assert agenda.list_copied(record(stolen, published(after(110), []))) == []
+    unpublished = revoke(first_two(), "one", "compromised")
+    written = change(unpublished, agenda.record_key_set, now=after(2))
+    assert (len(agenda.list_copied(unpublished)), agenda.list_copied(written)) == (2, [])
+
+
 def test_without_a_theft_any_standby_takes_over() -> None:
     """Its custody is as good as it was. A standby that is revoked changes nothing else."""
     assert due(revoke(first_two(), "one", "superseded"), "activate", "two", 1)

@@ -130,3 +130,9 @@ def test_an_envelope_opens_for_its_own_key_alone(
 def test_a_newer_format_is_not_guessed_at() -> None:
     """The person is told to upgrade, not that the file is broken."""
     assert refusal(open_envelope, edited("format", 2), b"passphrase") == "keystore.newer_format"
+
+
+@given(st.binary())
+def test_random_bytes_raise_only_our_errors(untrusted_bytes: bytes) -> None:
+    """Whatever the file holds, a person gets a code."""
+    assert refusal(open_envelope, untrusted_bytes, b"passphrase") == "keystore.corrupt"

@@ -80,8 +80,3 @@ def test_a_service_that_hangs_is_given_up(
     with silent() as port:
         monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", f"http://127.0.0.1:{port}")
         gives_up(sign, "awskms:///01234567-89ab-cdef-0123-456789abcdef", es256.public)
-
-
-def test_a_key_on_another_curve_is_not_enrolled(kms: aws.Kms, natives: dict[str, Any]) -> None:
-    """It shows in the public key."""
-    assert refusal(enrol, kms.make(natives["P-384"])) == "key.unsupported"

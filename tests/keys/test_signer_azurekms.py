@@ -140,12 +140,11 @@ def test_a_vault_that_hangs_is_given_up(vault: Vault, es256: PrivateKey) -> None
 def test_each_fault_has_its_own_code(
     vault: Vault, natives: dict[str, Any], es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disabled key, none, another curve, a token that the vault does not take."""
+    """A disabled key, none, a token that the vault does not take."""
     uri = vault.make(natives["ES256"])
     vault.disabled.add(uri.removeprefix("azurekms://cards/"))
     for place in (uri, ABSENT):
         assert refusal(sign, place, es256.public) == "signer.no_key"
     assert refusal(enrol, ABSENT) == "signer.no_key"
-    assert refusal(enrol, vault.make(natives["P-384"])) == "key.unsupported"
     monkeypatch.setattr(Credential, "token", "another")
     assert refusal(sign, uri, es256.public, match=f"^(?!.*{TOKEN})") == "signer.credentials"
