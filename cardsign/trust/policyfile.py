@@ -521,10 +521,10 @@ def propose_published(
         if supplied != walk.NO_STATEMENTS or reasons or roots:
             return propose_keyset(supplied, limits=limits, roots=roots, now=now, reasons=reasons)
         answer = ask(f"{origin}{JWKS_PATH}", MAX_JWKS_BYTES)
-        if answer.outcome == "absent":
+        reasons = (walk.no_answer(answer),) if answer.outcome == "failed" else ()
+        if answer.outcome != "found":
             neither = "it publishes neither a keyset statement nor a key set"
             raise UsageFault("jwks.malformed", neither)
-        reasons = (walk.no_answer(answer),) if answer.outcome == "failed" else ()
         proposal = propose_keys(JwkSet.from_bytes(answer.untrusted_body))
     except (StatementRefused, KeyRefused, UsageFault) as refusal:
         cause = next(iter(reasons), refusal.finding)

@@ -180,6 +180,23 @@ def test_the_place_of_a_refused_interface_is_none_of_the_payload(
     assert EVIL in report.reasons[0].message
 
 
+def test_a_narrower_place_of_another_issuer_is_his(alice: PrivateKey, bob: PrivateKey) -> None:
+    """On a shared host who may stand anywhere may not stand where another is at home."""
+    harbour = issuer("harbour", alice)
+    lodger = issuer("lodger", bob, place=f"{HOME}/agents/geo/")
+    card = interface_at(f"{HOME}/agents/geo/a2a")
+    assert judged(signed(card, alice), harbour).verdict == "trusted"
+    report = judged(signed(card, alice), harbour, lodger)
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "card.origin_mismatch")
+    assert judged(signed(card, bob), harbour, lodger, name="lodger").verdict == "trusted"
+
+
+def test_a_requirement_that_cannot_be_read_is_not_trusted(alice: PrivateKey) -> None:
+    """It might be open to anybody (Q20)."""
+    report = examine(by_another_sdk({**PORTABLE, "security": ["x"]}, alice, "served-as-is"), alice)
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "card.security")
+
+
 def test_freshness_waived_by_name_is_said(alice: PrivateKey) -> None:
     """`current` stays unknown; what is missing does not soften what is refused for what it is."""
     report = judged(signed(PORTABLE, alice), issuer("harbour", alice))
