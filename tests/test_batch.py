@@ -154,6 +154,7 @@ def test_what_ends_one_card_ends_no_other(many: Callable[..., Iterator[Outcome]]
     outcomes = list(many(*words))
     assert [Path(outcome.name).name for outcome in outcomes] == words
     results = dict(zip(words, map(spoken, outcomes), strict=True))
+    assert outcomes[1].reasons[0].path == outcomes[1].name
     assert results.pop("crash") == "internal.bug"
     assert results.pop("absent") == "file.not_found"
     assert {*results.values()} == {"trusted"}
@@ -163,7 +164,11 @@ def test_a_killed_worker_leaves_a_fault_for_each_card_that_is_not_done(
     many: Callable[..., Iterator[Outcome]],
 ) -> None:
     """None of them is missing, and none is called done."""
-    assert [*map(spoken, many("killed", *"abcdefg"))] == ["internal.ended"] * 8
+    words = [*(f"w{number}" for number in range(400)), "killed", *"abc"]
+    outcomes = list(many(*words))
+    assert [Path(outcome.name).name for outcome in outcomes] == words
+    assert [*map(spoken, outcomes)][-4:] == ["internal.ended"] * 4
+    assert spoken(outcomes[0]) == "trusted"
 
 
 def test_a_reader_who_stops_early_leaves_no_process(
