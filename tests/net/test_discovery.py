@@ -210,6 +210,17 @@ def test_the_legacy_path_is_said(tides: Site) -> None:
     assert Looker(tides).verifier.look_up(HOST).url == CARD  # where neither is
 
 
+def test_so_many_places_are_remembered(tides: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one issuer; the caller may be a stranger's, who names one after another."""
+    monkeypatch.setattr("cardsign.net.discovery.MAX_CARDS", 1)
+    tides.documents["/b.json"] = tides.documents[CANONICAL]
+    cards = [listed(PORTABLE, url=url, seq=43) for url in (CARD, f"{HOST}/b.json")]
+    tides.release(seq=43, cards=cards, floor={})
+    looker = Looker(tides)
+    assert [looker.examine(url).verdict for url in (HOST, f"{HOST}/b.json")] == ["trusted"] * 2
+    assert looker.session.cards == {CARD}
+
+
 def test_O5_a_404_is_asked_for_once(tides: Site) -> None:
     """Also where copies of two ages may explain the verdict: the card is asked where it was."""
     del tides.documents[CANONICAL]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -138,6 +139,21 @@ def test_a_hostile_server_ends_in_a_reason(
         with pytest.raises(FetchFailed, match=words):
             ask(network, url)
     assert network.dialled == []
+
+
+def test_a_server_leads_to_no_other(network: Network) -> None:
+    """Whatever the SDK were led to ask."""
+    from cardsign.net.guarded import McpTransport
+
+    network.host("evil.example", http())
+
+    async def lead() -> None:
+        async with McpTransport(URL, network.settings()).client() as client:
+            await client.post("https://evil.example/mcp")
+
+    with pytest.raises(Exception, match=r"fetch\.elsewhere"):
+        asyncio.run(lead())
+    assert network.names == []
 
 
 # ------------------------------------------------------------------ stdio
