@@ -328,11 +328,14 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(Finding("card.single_signature_block", block, Place("/signature")))
+    try:
+        check_is_agent_card(document)
+    except CardRefused as refusal:
+        problems.append(refusal.finding)
     problems += [problem for problem in members if problem.code == "card.type"]
     problems += security_problems(document)
-    if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
+    if not problems:  # what would make every verifier refuse it: its endpoints (V4)
         try:
-            check_is_agent_card(document)
             check_interfaces(document, None)
             if card.a2a_version == "none":  # additional interfaces alone, which no client calls
                 raise CardRefused("card.no_interface", "the card names no endpoint")

@@ -107,7 +107,9 @@ def payloads(card: dict[str, Any], *profiles: str) -> dict[str, bytes]:
 # ------------------------------------------------------------------ signed and verified back
 
 REFUSED = {
-    "card.not_agent_card": 18,
+    "card.interface_url": 1,
+    "card.no_interface": 4,
+    "card.not_agent_card": 13,
     "card.security": 2,
     "card.type": 15,
     "json.depth": 4,
