@@ -330,7 +330,7 @@ def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | N
 
 
 def say_progress(progress: Progress, now: datetime) -> None:
-    """Say what was done, needs a person, and comes next; under ``--quiet`` the second alone."""
+    """Say what was done, and what needs a person; under ``--quiet`` the second alone."""
     first = progress.left[0].command if progress.left else ""
     # The same with the root keys does more: a person types one command.
     same = (gap.command for gap in progress.left if gap.command.startswith(first))
@@ -349,9 +349,6 @@ def say_progress(progress: Progress, now: datetime) -> None:
         say(f"  {safe(gap.what, limit=600)}", asked=True)
         if gap.command not in first:
             say(f"  next: {gap.command}", asked=True)
-    if not (progress.left or progress.planned):  # else what comes later would only distract
-        for line in ahead_lines(progress, now):
-            say(f"  {line}")
 
 
 def _deadline(gap: Gap, now: datetime) -> str:

@@ -354,7 +354,7 @@ def _publish_project(
     work.drops_others = drop_others
     agents = work.by_agent()
     replaced = [newest_generation(part.config.publish) for part in agents]
-    progress = reconcile(work, only_cards=True)
+    progress = reconcile(work)
     if not frame.is_dry_run():
         _say_lint(config)
     published = []
@@ -399,7 +399,7 @@ def _watch(every: int, output: Path | None, keystore: KeystoreOptions) -> int:
             needed_publication(config)
             issuer.check_cards(config)
             work = keystore.work(config, access=access)
-            progress = reconcile(work, only_cards=True)
+            progress = reconcile(work)
             if progress.done or progress.left != gaps_left:
                 issuer.say_progress(progress, work.now)
             gaps_left, problem = progress.left, ""

@@ -342,32 +342,25 @@ def release() -> None:
     type=click.IntRange(min=1),
     help="Make extended cards for an earlier release than SEQ invalid.",
 )
-@click.option(
-    "--days",
-    type=click.IntRange(1, 14),
-    default=releases.RELEASE_LIFETIME.days,
-    help="How long it is valid.",
-)
 @click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
 @issuer.publication_option("--publication")
 @issuer.unlock_options
 @frame.dry_run_option
 def renew(
     card: tuple[str, ...],
-    days: int,
     force: bool,
     raise_floor: bool,
     publication: Path | None,
     keystore: KeystoreOptions,
     **options: Any,
 ) -> int:
-    """Sign and publish the next release; for cron, daily.
+    """Sign and publish the next release, and do what else is due.
 
     The release key signs. A release is signed if something is new or half of the newest release's
     time is over. Without --card the release lists the signed public card of cardsign.toml. Listed
     cards stay listed. A withdrawn card stays withdrawn until --card names it. An older card is
     dropped once no cache can have it. Keys that were revoked in the key store are revoked by this
-    release too.
+    release too. What else is due is done as cardsign keys rotate does it.
 
     Exit status 1: something is left for a person.
     """
@@ -376,12 +369,7 @@ def renew(
     if not card:
         for part in work.by_agent():
             cards += list_signed_cards(part)
-    plan = releases.ReleasePlan(
-        tuple(cards),
-        dict(cards) if raise_floor else {},
-        lifetime=timedelta(days=days),
-        **options,
-    )
+    plan = releases.ReleasePlan(tuple(cards), dict(cards) if raise_floor else {}, **options)
     progress = renew_release(work, plan, force=force)
     newest = kept_release(work.store)
     return issuer.show_progress(progress, work.now, release_json(newest) if newest else {})

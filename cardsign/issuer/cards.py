@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -37,11 +36,9 @@ from cardsign.issuer.work import (
 )
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
-from cardsign.keys.agenda import cards_to_sign
-from cardsign.keys.ledger import PUBLISHED, first_published
-from cardsign.keys.signers import Access
-from cardsign.publish.generation import CARD_FILE, Generation
-from cardsign.publish.publication import Documents, published_card
+from cardsign.keys import agenda, ledger
+from cardsign.publish.generation import Generation
+from cardsign.publish.publication import Documents, publication_of, published_card
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
@@ -101,16 +98,14 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
 
 def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
     """Refuse a card with an interface where the newest keyset statement allows none."""
-    keyset = work.keyset
+    keyset, path = work.keyset, str(card.source)
     origins = list_origins(Card.from_bytes(source).document) if keyset else []
     for origin in origins:
         if keyset and origin not in keyset.origins:
             allowed = ", ".join(keyset.origins)
             message = f"it has an interface at {origin}, and keyset {keyset.label} allows {allowed}"
             options = " ".join(f"--origin {name}" for name in (*keyset.origins, origin))
-            hint = "Correct it, or let the roots allow that origin too: cardsign keyset draft "
-            hint += f"{options}. Then: {work.again}"
-            path = str(card.source)
+            hint = f"Correct it, or let the roots allow it: cardsign keyset draft {options}"
             raise errors.CardRefused("card.origin_mismatch", message, path=path, hint=hint)
 
 
@@ -150,7 +145,6 @@ def _select_skills(document: Mapping[str, Json], card: ProjectCard) -> dict[str,
             "config.malformed",
             f"'skills' of a [[card]] names {unknown[0]!r}, which is no skill of this card",
             path=str(card.source),
-            hint=f"Its skills are {', '.join([*skills][:20])}.",
         )
     shown: list[Json] = [skill for name, skill in skills.items() if name in card.skills]
     chosen: dict[str, Json] = {**document, "skills": shown}
@@ -280,7 +274,9 @@ def _is_half_over(marker: extensions.ExtendedMarker, end: int, now: datetime) ->
 
 def _find_own_marker(work: Work, untrusted_card: bytes) -> extensions.ExtendedMarker | None:
     """Return the marker of a card that was signed here; else anybody may have written it."""
-    keys = JwkSet.of([key.public for key in work.store.load().keys if key.state in PUBLISHED])
+    keys = JwkSet.of(
+        [key.public for key in work.store.load().keys if key.state in ledger.PUBLISHED]
+    )
     if not published_card("", untrusted_card, keys).kids:
         return None
     return extensions.find_marker(Card.from_bytes(untrusted_card).document)
@@ -306,16 +302,13 @@ def _says_the_same(source: bytes, signed: bytes, marker: extensions.ExtendedMark
 def _find_signed(work: Work) -> Documents | None:
     """Return the cards that are to be published; None where none is.
 
-    Where the settings name no cards, those that are published are signed again.
-
     Raises:
         PassphraseFault: ``passphrase.none``: one has to be signed again.
     """
     has_key = any("card" in key.roles for key in work.store.load().keys)
-    if not has_key or (is_withdrawn(work) and not _is_switched_off(work)):
+    is_off = is_withdrawn(work) and not _is_switched_off(work)
+    if not (has_key and work.config.cards) or is_off:
         return None
-    if not work.config.cards:
-        return _sign_published(work, None)
     signed_cards = sign_sources(work, card_signers(work.store, None, now=work.now))
     if any(signing.document != read_signed(card) for card, signing in signed_cards):
         raise errors.PassphraseFault("passphrase.none", "a card is not written yet")
@@ -328,34 +321,17 @@ def _is_switched_off(work: Work) -> bool:
     return newest is not None and not newest.card
 
 
-def _make_sign(work: Work, access: Access | bytes | None) -> Callable[[bytes], bytes]:
-    """Return what signs a card, or keeps the signatures that still do; as :func:`card_signers`."""
-    signers = card_signers(work.store, access, now=work.now)
-    options = SigningOptions(own_kids=work.store.state.ever_held_kids())
-    return partial(sign_document, signers=signers, options=options)
-
-
-def _sign_published(work: Work, access: Access | bytes | None) -> Documents | None:
-    """Sign the published cards again, in memory; None where none is published."""
-    newest = work.published
-    if newest is None or not newest.card:
-        return None
-    sign = _make_sign(work, access)
-    extended = {name: sign(card) for name, card in newest.extended.items()}
-    legacy_card = newest.legacy_card and sign(newest.legacy_card)
-    return Documents(sign(newest.card), extended=extended, legacy_card=legacy_card)
-
-
 def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
     """Publish cards; a card of A2A 0.3 that stays published is signed with the keys of now.
 
     Raises:
         PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.
     """
-    newest = work.published
+    newest, kids = work.published, work.store.state.ever_held_kids()
     if newest and newest.legacy_card and not (documents.legacy_card or work.drops_others):
-        sign = _make_sign(work, work.access if writes else None)
-        documents = replace(documents, legacy_card=sign(newest.legacy_card))
+        signers = card_signers(work.store, work.access if writes else None, now=work.now)
+        signed = sign_document(newest.legacy_card, signers, SigningOptions(own_kids=kids))
+        documents = replace(documents, legacy_card=signed)
     return publishing.publish_cards(
         documents,
         work.config,
@@ -367,67 +343,44 @@ def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Genera
 
 
 def _sign_again(work: Work) -> list[str]:
-    """Sign the cards of the project, or those that are published, which go out signed at once."""
-    if work.config.cards:
-        return [
-            f"updated the signatures of {work.agent or card.source.name}"
-            for card, signing in sign_cards(work)
-            if signing.changed
-        ]
-    documents = _sign_published(work, work.access)
-    if documents is None:
-        return []
-    done = publishing.describe_generation(work, _publish(work, documents))
-    return ["updated the signatures of the published cards", *done]
+    return [
+        f"updated the signatures of {work.agent or card.source.name}"
+        for card, signing in sign_cards(work)
+        if signing.changed
+    ]
 
 
 # What the cards lack.
 
 
-def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
-    """Yield what the cards lack, and without them what the rest of what is published does.
-
-    Where the settings name no cards, those that are published are signed again. `is_astray`: what
-    is published is not this key store's, so nobody knows where its cards are.
-    """
+def find_card_gaps(work: Work) -> Iterator[Gap]:
+    """Yield what the cards lack, and without them what the rest of what is published does."""
     signed: Documents | None = None
     listed: tuple[tuple[str, str], ...] = ()
-    if (unlisted := _find_unlisted_card(work)) is not None:
-        yield from find_release_gap(work)
-        yield from publishing.find_update_gap(work)
-        yield unlisted
-        return
+    gaps: list[Gap] = []
     try:
         signed = _find_signed(work)
         listed = list_signed_cards(work, again=_is_switched_off(work)) if signed else ()
     except (*NEEDS_A_PERSON, errors.StoreFault) as fault:
         if isinstance(fault, errors.StoreFault) and fault.code not in UNLISTED:
             raise
-        yield _make_signing_gap(work)
+        gaps.append(_make_signing_gap(work))
     except (InputRefused, errors.FileFault, UsageFault) as fault:  # nobody can sign that now
         if fault.code == "build.switched_off":
             yield from _find_withdrawal(work, fault)
             return
         message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
         message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
-        yield Gap(message, command=work.again)
-    else:
-        is_here = signed is not None and work.config.publish is not None
-        if not (is_here or is_astray or is_withdrawn(work)):
-            yield from _find_cards_elsewhere(work)
-    yield from find_release_gap(work, listed)
-    yield from _find_publication(work, signed)
-
-
-def _find_publication(work: Work, signed: Documents | None) -> Iterator[Gap]:
-    """Yield that the signed cards are to be published; what else is, where they cannot be now."""
-    publication = list[Gap]()
+        gaps.append(Gap(message, command=work.again))
+    yield from (*gaps, *find_release_gap(work, listed))
     if signed is not None and work.config.publish is not None:
-        publish, until = partial(_publish, work, signed), _harmful_from(work)
-        task = "publish the cards"
-        publication += publishing.find_publication_gap(work, task, publish, until=until)
-        yield from publication
-    if signed is None or any(gap.close is None or gap.who != "you" for gap in publication):
+        publish = partial(_publish, work, signed)
+        until = work.now if publishing.explain_refused_card(work) else None
+        gaps += publishing.find_publication_gap(work, "publish the cards", publish, until=until)
+        yield from gaps
+    if not (gaps or is_withdrawn(work) or (work.config.cards and work.config.publish)):
+        yield from _find_cards_elsewhere(work)
+    if signed is None or any(gap.close is None for gap in gaps):
         yield from publishing.find_update_gap(work)
 
 
@@ -438,24 +391,15 @@ def _find_withdrawal(work: Work, fault: errors.CardsignError) -> Iterator[Gap]:
     """
     newest = work.published
     name = work.agent or "the agent"
-    signed = [card for card in work.config.cards if read_signed(card) is not None]
 
     def withdraw() -> list[str]:
         generation = publishing.update_publication(work, with_statements=False, withdraws=True)
         done = f"withdrew the card of {name}: {fault.message} ({fault.path})"
         return [done, *publishing.describe_generation(work, generation)]
 
-    def remove() -> list[str]:
-        for card in signed:
-            _check_replaceable(card)
-            card.signed.unlink(missing_ok=True)
-        return [f"removed {card.signed.name}" for card in signed]
-
     if newest is not None and newest.card:
         task = f"withdraw the card of {name}"
         yield Gap(task, why=fault.message, until=work.now, close=withdraw)
-    if signed:
-        yield Gap(f"remove the signed card of {name}", why=fault.message, close=remove)
     yield from find_release_gap(work, withdraws=True)
     yield from publishing.find_update_gap(work)
 
@@ -464,37 +408,26 @@ def _make_signing_gap(work: Work) -> Gap:
     """Return the gap of cards that wait for the card key, the first of which may end meanwhile."""
     signed = filter(None, (read_signed(card) for card in work.config.cards if card.audience))
     markers = filter(None, (_find_own_marker(work, card) for card in signed))
-    end = min((utc(marker.exp) for marker in markers), default=None)
-    until = _harmful_from(work) or end
+    until = min((utc(marker.exp) for marker in markers), default=None)
+    until = work.now if publishing.explain_refused_card(work) else until
     return Gap("sign the cards", key_holder("card"), until=until, close=partial(_sign_again, work))
 
 
-def _harmful_from(work: Work) -> datetime | None:
-    """Return when it harms that cards wait: now, if verifiers do not trust what is published."""
-    return work.now if publishing.explain_refused_card(work) else None
-
-
-def _find_unlisted_card(work: Work) -> Gap | None:
-    """Return the gap of a published card that no release of ours lists, as after a recovery.
-
-    Whoever had the lost keys may have put it there, so a person looks at it before it is signed.
-    """
-    newest, release = work.published, work.release
-    is_listed = bool(work.config.cards or (release and (release.cards or release.floor)))
-    if newest is None or work.keyset is None or is_listed:
-        return None
-    card = shlex.quote(f"{work.config.publish}/{newest.folder}/{CARD_FILE}")
-    command = f"cardsign sign {card} -o signed.json && cardsign release renew --card signed.json"
-    message = f"look at the published card, {card}, and sign, list and publish it if it is yours"
-    return Gap(message, command=f"{command} && cardsign publish signed.json", until=work.now)
-
-
 def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
-    """Yield cards that were published from another place than the project names."""
-    if cards := cards_to_sign(work.store.load(), work.now):
+    """Yield cards that were published from another place than the project names.
+
+    After a recovery whoever had the lost keys may have put one there: a person looks at it first.
+    """
+    state, newest = work.store.load(), work.published
+    if newest is not None:  # whether it is live yet does not matter
+        events = agenda.record_publication(state, publication_of(newest))
+        state = ledger.fold_all(state, events, work.now)
+    unsigned_cards = (card for card in ledger.published_cards(state) if not card.kids)
+    if cards := dict.fromkeys((*agenda.cards_to_sign(state, work.now), *unsigned_cards)):
         names = ", ".join(card.url or card.name for card in cards)
-        message = f"sign these published cards again, and publish them: {names}"
-        command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
+        message = f"sign these published cards again, if they are yours, and publish them: {names}"
+        renew = "cardsign release renew --card SIGNED; " if work.keyset else ""
+        command = f"cardsign sign CARD -o SIGNED; {renew}cardsign publish SIGNED"
         command += "" if work.config.publish else " -o DIR"
         yield Gap(message, key_holder("card"), command)
 
@@ -504,26 +437,19 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
 
     Soon is at most a quarter of the time since one was published.
     """
-    newest, ends = work.published, dict[str, datetime]()
-    begun = first_published(work.store.load())
-    cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
-    cards += newest.extended.values() if newest else ()
-    for untrusted_card in filter(None, cards):
-        with suppress(InputRefused):  # which signing and publishing refuse as well
-            if marker := extensions.find_marker(Card.from_bytes(untrusted_card).document):
-                end = utc(marker.exp)
-                begin = begun.get(card_digest(untrusted_card), work.now)
-                if end <= work.now + min(NOTICE, (end - begin) / 4):
-                    ends[marker.audience] = min(end, ends.get(marker.audience, end))
+    begun, newest = ledger.first_published(work.store.load()), work.published
     named = {card.audience: _renews_itself(card) for card in work.config.cards}
-    for audience, end in ends.items():
-        if audience in named and (named[audience] or end <= work.now):
-            continue  # the latter cannot be signed, which is said already
-        message = f"sign the extended card of audience {audience} again, with a later `expires`"
-        command = "cardsign sign; cardsign publish"
-        if audience not in named:
-            command = (
-                f"cardsign sign CARD -o FILE --extended {audience} --seq N --expires DATE; "
-                f"cardsign publish SIGNED --extended {audience}=FILE"
-            )
-        yield Gap(message, command=command, until=end)
+    for audience, untrusted_card in (newest.extended if newest else {}).items():
+        marker = extensions.find_marker(Card.from_bytes(untrusted_card).document)
+        if marker is None or named.get(audience):
+            continue
+        end, begin = utc(marker.exp), begun.get(card_digest(untrusted_card), work.now)
+        if audience in named and end <= work.now:
+            continue  # it cannot be signed, which is said already
+        if end <= work.now + min(NOTICE, (end - begin) / 4):
+            message = f"sign the extended card of audience {audience} again, to end later"
+            command = f"cardsign sign CARD -o FILE --extended {audience} --seq N --expires DATE; "
+            command += f"cardsign publish SIGNED --extended {audience}=FILE"
+            # Once `expires` of cardsign.toml is later.
+            command = work.again if audience in named else command
+            yield Gap(message, command=command, until=end)

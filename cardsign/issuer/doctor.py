@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
@@ -101,7 +100,7 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
 # The files of a key store.
 
 
-def examine_store(store: KeyStore) -> tuple[Finding, ...]:
+def examine_store(store: KeyStore) -> list[Finding]:
     """Look at the log and at the files.
 
     A store in files is held alone meanwhile, so nothing that is under way is taken for a leftover.
@@ -112,76 +111,53 @@ def examine_store(store: KeyStore) -> tuple[Finding, ...]:
     """
     with store.alone():
         blobs = store.list_blobs()  # first: what is there is named by then, or is a leftover
-        private = frozenset(name for name in blobs if name.startswith(PRIVATE_FOLDER))
+        private = {name for name in blobs if name.startswith(PRIVATE_FOLDER)}
+        exposed = [*_find_exposed(store)] if isinstance(store, FolderStore) else []
         try:
             state = store.load(moved=True)
         except (StoreFault, FileFault) as fault:
-            findings = [_alarm(fault.code, fault.message, fault.path, fault.finding.fix)]
-        else:
-            findings = [*_find_damage(store, state, private)]
-        if isinstance(store, FolderStore):
-            findings += _find_leftovers(store)
-            findings += _find_modes(store)
-        return tuple(findings)
+            return [_as_error(fault), *exposed]
+        return [*_find_damage(store, state, private), *exposed]
 
 
-def _alarm(code: str, message: str, path: str, fix: str = "") -> Finding:
-    """Return what a person should act upon."""
-    return Finding(code, message, Place(path), severity="error", fix=fix)
-
-
-def _find_damage(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Finding]:
+def _find_damage(store: KeyStore, state: StoreState, private: Set[str]) -> Iterator[Finding]:
     """Yield private keys that no key has, that are damaged, or missing; an ended key needs none."""
     if state.moved_to is not None:
         message = f"this key store moved to {state.moved_to}"
+        fix = f"Once the new one has a backup, delete {store.place_of(f'{PRIVATE_FOLDER}/*.key')}"
         level: Severity = "error" if private else "note"
-        if private:
-            where = store.place_of(f"{PRIVATE_FOLDER}/*.key")
-            message += (
-                f"; its private keys ({len(private)}) still lie here, encrypted. Once the new one "
-                f"has signed and has a backup, destroy them: delete {where}"
-            )
-        yield Finding("doctor.moved", message, Place(store.place), severity=level)
+        fix = f"{fix} ({len(private)})." if private else ""
+        yield Finding("doctor.moved", message, Place(store.place), severity=level, fix=fix)
         return
     for name in sorted(private - state.private_blobs()):
         message = "no key in the log has this private key"
         fix = "Delete it, unless an older log was put back here: then put back the newest one."
-        yield _alarm("doctor.leftover", message, store.place_of(name), fix)
+        place = Place(store.place_of(name))
+        yield Finding("doctor.leftover", message, place, severity="error", fix=fix)
     for key in state.keys:
-        name = private_blob(key.blob or "")
-        message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is"
-        if key.private == "held" and name in private:
-            try:
-                store.checked_blob(name)
-            except CardsignError as fault:
-                message = f"{message} damaged: {fault.message}"
-                if fault.code != "file.not_plain":  # which is found below
-                    yield _alarm("doctor.private_missing", message, store.place_of(name))
-        elif key.private == "held" and key.state not in ENDED:
-            yield _alarm("doctor.private_missing", f"{message} not here", store.place_of(name))
+        name, problem = private_blob(key.blob or ""), ""
+        if key.private != "held" or (key.state in ENDED and name not in private):
+            continue
+        try:
+            store.checked_blob(name)
+        except CardsignError as fault:
+            problem = f"the private key of {key.named} is damaged or missing: {fault.message}"
+            place = Place(store.place_of(name))
+            yield Finding("doctor.private_missing", problem, place, severity="error")
 
 
-def _find_leftovers(store: FolderStore) -> Iterator[Finding]:
-    """Yield files that a killed process left; nothing refers to them, and they hinder nobody."""
-    for path in sorted(store.path.rglob(".*.tmp")):
-        message = "a killed process left this file"
-        yield Finding("doctor.leftover", message, Place(str(path)), severity="note")
-
-
-def _find_modes(store: FolderStore) -> Iterator[Finding]:
-    """Yield links in the places of files, and in one finding what others can reach."""
+def _find_exposed(store: FolderStore) -> Iterator[Finding]:
+    """Yield in one finding what others than the owner can reach."""
     directory = store.path / PRIVATE_FOLDER
-    exposed: dict[Path, bool] = {}
-    for path in (store.log, directory, *sorted(directory.glob("*"))):
-        if path.is_symlink():
-            yield _alarm("doctor.symlink", "this is a symbolic link", str(path))
-        elif path.exists() and (mode := path.stat().st_mode) & 0o077:
-            exposed[path] = bool(mode & 0o022)
+    paths = [path for path in (store.log, directory, *directory.glob("*")) if path.exists()]
+    modes = {path: path.stat().st_mode & 0o077 for path in paths}
+    exposed = sorted(filter(modes.__getitem__, paths), key=lambda path: not modes[path] & 0o022)
     if exposed:
         # Key files are encrypted, and a checkout by git is readable.
-        first = max(exposed, key=lambda path: exposed[path])
-        level: Severity = "error" if exposed[first] else "note"
+        level: Severity = "error" if modes[exposed[0]] & 0o022 else "note"
         message = "group or others can access this"
         message += f", and {len(exposed) - 1} more of the key store" if len(exposed) > 1 else ""
         fix = f"Run: chmod -R go= {shlex.quote(str(store.path))}"
-        yield Finding("doctor.permissions", message, Place(str(first)), severity=level, fix=fix)
+        yield Finding(
+            "doctor.permissions", message, Place(str(exposed[0])), severity=level, fix=fix
+        )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -96,12 +97,8 @@ class IssuerPlan:
                 raise UsageFault("card.origin_mismatch", message, hint="Correct one of them.")
         for place in {self.keystore, self.root_keystore or self.keystore}:
             if is_taken(place) and not (extends and place == self.keystore):
-                raise errors.FileFault(
-                    "file.exists",
-                    f"{place} holds a key store with keys of an issuer",
-                    hint="To use it, write cardsign.toml (docs/reference/settings.md). "
-                    "For a second issuer use another folder.",
-                )
+                message = f"{place} holds a key store with keys of an issuer"
+                raise errors.FileFault("file.exists", message, hint="Use another folder.")
 
     @property
     def has_settings(self) -> bool:
@@ -158,9 +155,12 @@ def init_issuer(
         PassphraseFault: ``passphrase.unfit``: the recovery key has that of another key.
     """
     plan.check()
-    recovery, text = make_recovery_key(_choose_recovery_passphrase(passphrases))
-    if plan.recovery_out is not None:
-        create_private(plan.recovery_out, text)
+    own = passphrases.get("recovery")
+    if own in [passphrases[role] for role in ("card", "root", "release")]:
+        hint = "Choose another one for the recovery key, so that a thief of one has not both."
+        message = "the recovery key must have a passphrase of its own"
+        raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
+    recovery, text = make_recovery_key(own or passphrases["card"])
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
     store = roots = create(plan.keystore)
     if store.state.active_keys("card"):
@@ -168,14 +168,10 @@ def init_issuer(
     private = {role: PrivateKey.generate(alg) for role, alg in algs.items()}
     if plan.root_keystore is not None and plan.has_root_apart:
         roots = create(plan.root_keystore)
-    try:
+    with _written(plan.recovery_out, text):
         for role, key in private.items():
             holding = roots if role == "root" else store
             holding.add_key(key, passphrases[role], now=now, roles=(role,), holder=_OWNER)
-    except errors.CardsignError:
-        if plan.recovery_out is not None:
-            remove(plan.recovery_out)  # nothing names that key yet
-        raise
     work = Work(store, now, access=passphrases["release"])
     root = RootKey(private["root"].public, _OWNER)
     draft = keysets.draft_keyset(
@@ -191,18 +187,6 @@ def init_issuer(
     if not plan.has_settings:
         write_settings(plan.folder, keyset.origins[0], plan.keystore, _PUBLICATION, plan.card)
     return keyset, text
-
-
-def _choose_recovery_passphrase(passphrases: RolePassphrases) -> bytes:
-    """Return the recovery key's own passphrase, or that of the card key where it has none."""
-    own = passphrases.get("recovery")
-    if own in [passphrases[role] for role in ("card", "root", "release")]:
-        raise errors.PassphraseFault(
-            "passphrase.unfit",
-            "the recovery key must have a passphrase of its own",
-            hint="Choose another one for the recovery key, so that a thief of one has not both.",
-        )
-    return own or passphrases["card"]
 
 
 def write_settings(
@@ -282,54 +266,51 @@ def recover(
     previous, published = _find_newest(work, digest)
     holder = previous.root.keys[0].holder
     old, secret = recovery()
-    _check_recovery_key(old, previous)
-    present = {role for key in store.state.keys for role in key.roles}
-    missing = [role for role in ROTATING if role not in present]
-    # Everything is asked before anything is written, so that a slip leaves nothing half made.
-    secrets = {role: passphrase(role) for role in (*missing, "root")}
-    for statement, data in published.items():
-        keep_keyset(store, statement, data, now=now)
-    lost = _replace_keys(work, previous, missing, secrets)
-    root, quorum, envelope = PrivateKey.generate("ES256"), previous.recovery, b""
-    if new_recovery_out is not None and quorum is not None:
-        renewed, envelope = make_recovery_key(secret)
-        quorum = Quorum(1, (RootKey(renewed.public, quorum.keys[0].holder),))
-    draft = _draft_recovery(work, previous, RootKey(root.public, holder), quorum, lost)
-    signed = keysets.with_signatures(draft, [old, root])
-    if new_recovery_out is not None:
-        create_private(new_recovery_out, envelope)
-    try:
-        record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
-    except errors.CardsignError:  # such as for a passphrase that was stolen
-        if new_recovery_out is not None:
-            remove(new_recovery_out)
-        raise
-    return signed, record
-
-
-def _check_recovery_key(recovery: PrivateKey, previous: KeysetStatement) -> None:
-    listed = previous.recovery.keys if previous.recovery else ()
-    if recovery.public.thumbprint not in {key.public.thumbprint for key in listed}:
+    quorum = previous.recovery
+    listed = {key.public.thumbprint for key in quorum.keys} if quorum else set()
+    if quorum is None or old.public.thumbprint not in listed:
         message = "this is no recovery key of the newest statement"
         hint = "Name the file of one that it lists: cardsign keyset show --json."
         raise errors.SigningRefused("sign.no_key", message, hint=hint)
-
-
-def _draft_recovery(
-    work: Work,
-    previous: KeysetStatement,
-    root: RootKey,
-    recovery: Quorum | None,
-    lost: frozenset[str],
-) -> KeysetStatement:
-    """Draft the next epoch with one root; the old roots and the keys that are lost are revoked."""
-    content = replace(previous, root=Quorum(1, (root,)), recovery=recovery, revoked=frozenset())
+    present = {role for key in store.state.keys for role in key.roles}
+    missing = [role for role in ROTATING if role not in present]
+    # Everything is asked before anything is written, so that a slip leaves nothing half made.
+    secrets, envelope = {role: passphrase(role) for role in (*missing, "root")}, b""
+    for statement, data in published.items():
+        keep_keyset(store, statement, data, now=now)
+    lost = _replace_keys(work, previous, missing, secrets)
+    root = PrivateKey.generate("ES256")
+    if new_recovery_out is not None:
+        renewed, envelope = make_recovery_key(secret)
+        quorum = Quorum(1, (RootKey(renewed.public, quorum.keys[0].holder),))
+    roots = Quorum(1, (RootKey(root.public, holder),))
+    content = replace(previous, root=roots, recovery=quorum, revoked=frozenset())
     over = lost.union(key.public.thumbprint for key in previous.root.keys)
-    until = work.now + keysets.KEYSET_LIFETIME
-    revoking = keysets.revoking(content, over)
-    content = keysets.following(revoking, work.store.state, now=work.now, until=until)
+    content = keysets.following(
+        keysets.revoking(content, over),
+        store.state,
+        now=now,
+        until=now + keysets.KEYSET_LIFETIME,
+    )
     with of_the_user("the draft"):
-        return keysets.draft_next(content, previous, now=work.now, recovery=True)
+        draft = keysets.draft_next(content, previous, now=now, recovery=True)
+    signed = keysets.with_signatures(draft, [old, root])
+    with _written(new_recovery_out, envelope):
+        record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
+    return signed, record
+
+
+@contextmanager
+def _written(file: Path | None, envelope: bytes) -> Iterator[None]:
+    """Write a recovery key into a new file, which goes again if nothing comes to name that key."""
+    if file is not None:
+        create_private(file, envelope)
+    try:
+        yield
+    except errors.CardsignError:  # such as for a passphrase that was stolen
+        if file is not None:
+            remove(file)
+        raise
 
 
 def _replace_keys(
@@ -367,8 +348,7 @@ def _find_newest(
     newest = published.newest if published else work.keyset
     if newest is None:
         message = "there is neither a key store nor a publication of this issuer here"
-        hint = "Go to the issuer's folder with cardsign.toml, or name what is published: "
-        hint += "--publication DIR."
+        hint = "Go to the issuer's folder, or name what is published: --publication DIR."
         place = str(work.config.publish or work.store.place)
         raise errors.StoreFault("keystore.no_keyset", message, path=place, hint=hint)
     keysets.check_begun(newest, work.now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -38,13 +38,13 @@ from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.times import day, second, utc
 from cardsign.urls import KEYSET_PATH, parse_origin
 
-_KIDS_SHOWN: Final = 4  # kids in a sentence
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
 KEYSET_LIFETIME: Final = timedelta(days=90)
 #: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
 KEY_LIFETIME: Final = timedelta(days=400)
 #: Who holds an online key whose record names nobody.
 DEFAULT_HOLDER: Final = "publisher"
+
 #: What to do about a fork; ``{}`` stands for the statement that this key store keeps.
 _FORKED: Final = (
     "Do not publish this one: verifiers may have the kept one already. Send back {}, to be put in "
@@ -259,8 +259,7 @@ def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -
     due = utc(previous.exp - (previous.exp - previous.iat) // 3)  # roots are offline: in good time
     why = f"keyset {previous.label} ends at {second(ends)}"
     if changed := find_changed(state, previous, now):
-        kids = ", ".join(key.kid for key in changed[:_KIDS_SHOWN])
-        kids += f" and {len(changed) - _KIDS_SHOWN} more" if len(changed) > _KIDS_SHOWN else ""
+        kids = ", ".join(key.kid for key in changed)
         why = f"keyset {previous.label} is out of date: {kids} changed since"
         due = min(due, max(map(_last_change, changed)))
     return KeysetDue(f"{previous.epoch}.{previous.version + 1}", due, why, ends)
@@ -292,8 +291,7 @@ def draft_if_due(
 ) -> tuple[KeysetStatement, bool] | None:
     """Draft the next statement if one is due, or find that the draft which is there will do.
 
-    That one follows the newest statement and, once signed, leaves nothing to say. One that nobody
-    has signed is made anew if it lists a key that has retired since.
+    That one follows the newest statement and, once signed, leaves nothing to say.
 
     Returns:
         The draft, and whether it is a new one; None if nothing is due.
@@ -307,10 +305,7 @@ def draft_if_due(
     with suppress(StatementRefused):
         if draft is not None:
             check_draft(draft, previous)
-            retired = {key.thumbprint for key in state.keys if key.state == "retired"}
-            lists_retired = any(key.public.thumbprint in retired for key in draft.keys)
-            is_stale = lists_retired and not draft.envelope.signatures
-            if not (is_stale or keyset_due(state, draft, now=now).is_due(now)):
+            if not keyset_due(state, draft, now=now).is_due(now):
                 return draft, False
     # The draft says when it came to be due, unless that was too long ago.
     since = max(next_keyset.due, utc(previous.iat)).replace(microsecond=0)
@@ -325,11 +320,7 @@ def _draft_at(state: StoreState, previous: KeysetStatement, issued: datetime) ->
 
 
 def says_more(
-    state: StoreState,
-    previous: KeysetStatement,
-    draft: KeysetStatement,
-    *,
-    now: datetime,
+    state: StoreState, previous: KeysetStatement, draft: KeysetStatement, *, now: datetime
 ) -> tuple[str, ...]:
     """Return what a draft changes besides what the key store has to say; nobody vouches for it.
 
@@ -337,20 +328,17 @@ def says_more(
     it there. A draft from a later time than `now` says that as well. Not checked: that it follows
     `previous`; see :func:`check_draft`.
     """
-    issued = utc(draft.iat)
     # A key of ours that has retired since was still to be listed when the draft was made.
     listed = {key.public.thumbprint for key in draft.keys}
     since = [key for key in state.keys if key.state == "retired" and key.thumbprint in listed]
-    state = state.replacing(key.at("retiring") for key in since)
-    try:
-        ours = _draft_at(state, previous, issued)
-    except StatementRefused:  # such as too few roots: only a person can fix that
-        ours = previous
+    ours = previous
+    with suppress(StatementRefused):  # such as too few roots: only a person can fix that
+        restored = state.replacing(key.at("retiring") for key in since)
+        ours = _draft_at(restored, previous, utc(draft.iat))
     *content, times = differences(ours, draft)
-    additions = [change for change in content if not change.startswith("=")]
-    if draft.exp != ours.exp or issued > now:
-        additions.append(times)
-    return tuple(additions)
+    additions = tuple(change for change in content if not change.startswith("="))
+    is_of_its_time = draft.exp == ours.exp and utc(draft.iat) <= now
+    return additions if is_of_its_time else (*additions, times)
 
 
 # What people draft, sign and keep.
@@ -437,14 +425,16 @@ def _first(work: Work) -> KeysetStatement:
     )
 
 
-def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
+def check_begun(
+    keyset: KeysetStatement | None, now: datetime, name: str = "the newest keyset here"
+) -> None:
     """Refuse to follow a statement that was issued later than now.
 
     Raises:
         UsageFault: ``statement.not_yet``.
     """
     if keyset is not None:
-        with of_the_user("the newest keyset here"):
+        with of_the_user(name):
             envelope.check_past(keyset.iat, now, timedelta(), name=f"keyset {keyset.label}")
 
 
@@ -461,30 +451,10 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
         UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft``: it does not
             say what has become of the keys of this store since.
     """
-    previous = work.keyset
-    try:
-        check_draft(draft, previous)
-    except StatementRefused as refusal:
-        raise _advise(work.store, draft, name, refusal) from refusal
+    with _advising(work.store, draft, name):
+        check_draft(draft, work.keyset)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_still_right(work, draft, name, again)
-
-
-def _advise(
-    store: KeyStore, statement: KeysetStatement, name: str, refusal: StatementRefused
-) -> StatementRefused:
-    """Say what to do about a fork of what this store keeps, and about keysets that it lacks."""
-    hint, newest = refusal.finding.fix, kept_keyset(store)
-    if refusal.code == "statement.fork":
-        kept = [entry for entry in store.state.keysets if entry.number == statement.number]
-        places = [store.place_of(statement_blob(entry.blob)) for entry in kept]
-        hint = _FORKED.format(*places[:1] or [store.place])
-    elif refusal.code == "statement.gap" and newest:
-        epoch, version = newest.epoch, newest.version + 1
-        url = newest.origins[0] + KEYSET_PATH.format(epoch=epoch, version=version)
-        hint = f"Get {url} and keep it: cardsign keyset publish {epoch}.{version}.json "
-        hint += f"--keystore {shlex.quote(store.place)}; then the next one, if it says so again"
-    return StatementRefused(refusal.code, refusal.message, path=name, hint=hint)
 
 
 def _check_still_right(work: Work, draft: KeysetStatement, name: str, hint: str) -> None:
@@ -500,6 +470,24 @@ def _check_still_right(work: Work, draft: KeysetStatement, name: str, hint: str)
         message = f"this draft was made before the key store changed: {changes}"
         raise UsageFault("rotate.draft", message, path=name, hint=hint)
     check_in_force(draft, name, work.now, "draft it again")
+
+
+@contextmanager
+def _advising(store: KeyStore, statement: KeysetStatement, name: str) -> Iterator[None]:
+    """Say which statement a refusal is about, and how a store gets the keysets that it lacks."""
+    try:
+        yield
+    except StatementRefused as refusal:
+        hint, newest = refusal.finding.fix, kept_keyset(store)
+        if refusal.code == "statement.fork":
+            kept = {keyset.number: keyset for keyset in store.state.keysets}[statement.number]
+            hint = _FORKED.format(store.place_of(statement_blob(kept.blob)))
+        elif refusal.code == "statement.gap" and newest:
+            epoch, version = newest.epoch, newest.version + 1
+            url = newest.origins[0] + KEYSET_PATH.format(epoch=epoch, version=version)
+            hint = f"Get {url} and keep it: cardsign keyset publish {epoch}.{version}.json "
+            hint += f"--keystore {shlex.quote(store.place)}; then the next one, if it says so again"
+        raise StatementRefused(refusal.code, refusal.message, path=name, hint=hint) from refusal
 
 
 def sign_keyset(
@@ -575,21 +563,18 @@ def accept_keyset(
         UsageFault: ``statement.expired``, ``statement.not_yet``, ``rotate.draft``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
-    store, keysets = work.store, kept_keysets(work.store)
+    store, keysets, data = work.store, kept_keysets(work.store), write_draft(statement)
     if statement.digest not in {keyset.digest for keyset in keysets}:
-        try:
+        with _advising(store, statement, name):
             statements.check_step(statement, keysets[-1] if keysets else None)
-        except StatementRefused as refusal:
-            raise _advise(store, statement, name, refusal) from refusal
         if is_overtaken:
-            check_begun(statement, work.now + SKEW)
+            check_begun(statement, work.now + SKEW, name)
         else:
             both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
-            both += "cardsign keys rotate"
-            _check_still_right(work, statement, name, both)
+            _check_still_right(work, statement, name, f"{both}cardsign keys rotate")
         if not is_root_holder(store):
-            check_publishable(work, keyset=write_draft(statement))
-    return keep_keyset(store, statement, write_draft(statement), now=work.now)
+            check_publishable(work, keyset=data)
+    return keep_keyset(store, statement, data, now=work.now)
 
 
 def is_root_holder(store: KeyStore) -> bool:
@@ -696,18 +681,15 @@ def _find_missing_signatures(
     present = set() if work.roots else {key.holder for key in work.store.state.keys}
     for signing in quorum_signatures(draft, newest):
         holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
-        ours, others = holders & present, holders - present
-        if not signing.missing:
+        if not (signing.missing and holders):
             continue
-        who = ", ".join(sorted(others))
-        if others and is_final and signing.missing < len(holders):
-            ours = set()
-            who = f"{signing.missing} of these root holders: {', '.join(sorted(holders))}"
-        if ours:
+        who = ", ".join(sorted(holders))
+        if signing.missing < len(holders):
+            who = f"{signing.missing} of these root holders: {who}"
+        if holders <= present:
             here = f"{message}, with the root key, which is not here"
-            command = f"{work.again} --root-keystore DIR"
-            yield Gap(here, ", ".join(sorted(ours)), command, until, awaits_roots=True)
-        if others and is_final:
+            yield Gap(here, who, f"{work.again} --root-keystore DIR", until, awaits_roots=True)
+        elif is_final:
             yield Gap(_how_to_sign(work, draft, message), who, "", until, awaits_roots=True)
 
 

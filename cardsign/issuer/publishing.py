@@ -281,30 +281,33 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
 def find_stale_publications(work: Work) -> Iterator[Gap]:
     """Yield what servers would go on serving, although the settings no longer publish there.
 
-    That is the publication of an only agent whose folder has become that of several, which hides
-    them all; and the folder of an agent that the settings no longer name. Nobody else may know
+    That is the folder of an agent that the settings no longer name, and the publication of an only
+    agent whose folder has become that of several, which hides them all. Nobody else may know
     whether the agent is gone, so a person withdraws its card, if it is listed, and moves it away.
     """
     config, keyset, release = work.config, work.keyset, work.release
     folder = config.publish.parent if work.agent and config.publish else config.publish
     if folder is None:
         return
-    stale: list[tuple[str, Path, str]] = []
-    if work.agent and (folder / CURRENT_FILE).is_file():
-        message = f"what was published in {folder} itself: servers serve it, and none of the agents"
-        stale.append((CARD_PATH, folder / CURRENT_FILE, message))
-    for place in (current.parent for current in sorted(folder.glob(f"*/{CURRENT_FILE}"))):
+    own = [folder / CURRENT_FILE] if work.agent else []
+    for current in (*own, *sorted(folder.glob(f"*/{CURRENT_FILE}"))):
+        place = current.parent
         with suppress(UsageFault, errors.ServeFault, errors.FileFault):  # others publish there
             publications.check_publisher(newest_generation(place), _publisher_of(work.store), place)
-            if (name := place.name) not in work.agents:
-                message = f"{place}, which may still be served: cardsign.toml names no agent {name}"
-                stale.append((work.path_of(CARD_PATH, name), place, message))
-    for path, place, message in stale:
-        url = keyset.origins[0] + path if keyset else ""
-        is_listed = release is not None and any(card.url == url for card in release.cards)
-        withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
-        command = f"{withdraw}mv {shlex.quote(str(place))} ELSEWHERE"
-        yield Gap(f"move away {message}", command=command, until=work.now)
+            if place.name in work.agents or not current.is_file():
+                continue
+            path = CARD_PATH if place == folder else work.path_of(CARD_PATH, place.name)
+            url = keyset.origins[0] + path if keyset else ""
+            is_listed = release is not None and any(card.url == url for card in release.cards)
+            withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
+            task = f"move away {place}, which may still be served: cardsign.toml names no agent "
+            task += place.name
+            stale = place
+            if place == folder:
+                stale = current
+                task = f"move away {current}: servers serve it, and none of the agents"
+            command = f"{withdraw}mv {shlex.quote(str(stale))} ELSEWHERE"
+            yield Gap(task, command=command, until=work.now)
 
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:
@@ -420,7 +423,7 @@ def check_ours(work: Work) -> publications.CheckedIssued | None:
         PublishRefused: ``publish.statements``: the same roots have signed another statement of
             one number.
     """
-    kept = {keyset.number: keyset for keyset in history.kept_keysets(work.store)}
+    kept = {keyset.number: keyset.digest for keyset in history.kept_keysets(work.store)}
     path, published, why = str(work.config.publish), None, ""
     try:
         published = published_statements(work.config.publish) if kept else None
@@ -428,27 +431,19 @@ def check_ours(work: Work) -> publications.CheckedIssued | None:
         why = refusal.message
     # However far one of both is behind, they have a keyset in common.
     common = [keyset for keyset in published.keysets if keyset.number in kept] if published else []
-    forked = [keyset for keyset in common if keyset.digest != kept[keyset.number].digest]
+    forked = [keyset for keyset in common if keyset.digest != kept[keyset.number]]
     if published and forked == common:
-        first = f"keyset {forked[0].label} is another" if forked else ""
-        why = first or "no keyset of it is kept here"
+        why = f"keyset {forked[0].label} is another" if forked else "it has no keyset of ours"
     if why:
-        raise UsageFault(
-            "publish.other_publisher",
-            f"{path} is not what this key store has published: {why}",
-            path=path,
-            hint="Find out who wrote it. Move it to another place. Then publish anew: "
-            "cardsign keys rotate",
-        )
+        message = f"{path} is not what this key store has published: {why}"
+        hint = "Find out who wrote it. Move it away. Then publish anew: cardsign keys rotate"
+        raise UsageFault("publish.other_publisher", message, path=path, hint=hint)
     if forked:
-        raise PublishRefused(
-            "publish.statements",
-            f"the roots have signed two keysets {forked[0].label}: {path} has {forked[0].digest}, "
-            f"and this key store keeps {kept[forked[0].number].digest}",
-            path=path,
-            hint="Verifiers may have the published one: go on with the key store that published "
-            "it, as cardsign keys rotate --keystore DIR does.",
-        )
+        message = f"the roots have signed two keysets {forked[0].label}: {path} has "
+        message += f"{forked[0].digest}, and this key store keeps {kept[forked[0].number]}"
+        hint = "Verifiers may have the published one: go on with the key store that published it, "
+        hint += "as cardsign keys rotate --keystore DIR does."
+        raise PublishRefused("publish.statements", message, path=path, hint=hint)
     return published
 
 
@@ -460,23 +455,24 @@ def check_publishable(
     Raises:
         PublishRefused: ``publish.statements``, or as :func:`check_ours`.
     """
-    for part in work.by_agent():
-        check_ours(part)
-        if published := published_statements(part.config.publish):
-            _check_following(part, published, keyset, release)
-
-
-def _check_following(
-    work: Work, published: publications.CheckedIssued, keyset: bytes | None, release: bytes | None
-) -> None:
     issued = _statements_of(work.store)
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
-    # A new key store, after a loss, has signed no release yet.
-    newest = release or (issued.release if issued else None) or published.release_bytes
-    candidate = publications.Issued(keysets, newest)
-    # A release that names a new keyset is newer than all before: so it ends a thief's fast-forward.
-    ends = replace(published, release=None) if keyset else published
-    candidate.checked(now=work.now, published=published).check_follows(ends)
+    for part in work.by_agent():
+        check_ours(part)
+        if release and find_adoptable(part):
+            why, hint = "more is published than this key store knows", f"See: {work.again} --adopt"
+            raise PublishRefused("publish.statements", why, hint=hint)
+        if published := published_statements(part.config.publish):
+            # A new key store, after a loss, has signed no release yet.
+            newest = release or (issued.release if issued else None) or published.release_bytes
+            candidate = publications.Issued(keysets, newest)
+            # A release that names a new keyset is newer than all before: so it ends a thief's
+            # fast-forward.
+            ends = replace(published, release=None) if keyset else published
+            candidate.checked(now=work.now, published=published).check_follows(ends)
+        elif release and part.config.publish:
+            owner = _publisher_of(work.store)
+            publications.check_publisher(part.published, owner, part.config.publish)
 
 
 def find_adoptable(work: Work) -> dict[KeysetStatement | ReleaseStatement, bytes]:
@@ -531,18 +527,3 @@ def name_keys_elsewhere(work: Work) -> str:
     elsewhere = history.keys_elsewhere(work.store.state, keyset) if keyset else ()
     names = ", ".join(key.named for key in elsewhere)
     return f"keyset {keyset.label} lists {names}" if keyset and names else ""
-
-
-def check_complete(work: Work) -> None:
-    """Refuse to sign for another key store's publication, or while the log lacks what is published.
-
-    Raises:
-        UsageFault: ``publish.other_publisher``.
-        PublishRefused: ``publish.statements``.
-    """
-    if work.config.publish is not None:
-        owner = _publisher_of(work.store)
-        publications.check_publisher(work.published, owner, work.config.publish)
-    if find_adoptable(work):
-        why, hint = "more is published than this key store knows", f"See: {work.again} --adopt"
-        raise PublishRefused("publish.statements", why, hint=hint)

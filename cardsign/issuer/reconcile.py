@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from cardsign import errors
 from cardsign.errors import CardsignError, StoreFault, UsageFault
@@ -24,7 +24,6 @@ from cardsign.issuer import publishing
 from cardsign.issuer import release as releases
 from cardsign.issuer.cards import find_card_gaps, find_ending_cards
 from cardsign.issuer.work import (
-    ADD_ROOT,
     NEEDS_A_PERSON,
     RECOVER,
     UNLISTED,
@@ -42,24 +41,18 @@ from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.times import minute
 
 
-def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
-    """Yield what is missing; a caller that closes a gap asks anew.
-
-    Args:
-        work: What is looked at.
-        only_cards: Look at the cards alone, and leave the keys as they are.
-    """
+def find_gaps(work: Work) -> Iterator[Gap]:
+    """Yield what is missing; a caller that closes a gap asks anew."""
     store = work.store
     yield from publishing.find_stale_publications(work)
-    stranger, has_forked = _find_stranger(work)
-    adoption = [] if stranger else [*_find_adoption(work)]
-    if stranger or adoption:
-        yield from (*stranger, *adoption)
+    obstacles, is_stranger = _find_obstacles(work)
+    if obstacles:
+        yield from obstacles
         yield from publishing.find_removal_gap(work)
-        if adoption or has_forked:
+        if not is_stranger:
             return  # another statement of a number that is taken would be a fork
         work = replace(work, config=work.config.model_copy(update={"publish": None}))
-    state, keyset = store.load(), history.kept_keyset(store)
+    state, keyset = store.load(), work.keyset
 
     def follow() -> list[str]:
         store.commit(lambda state: history.follow_events(store, state), now=work.now)
@@ -71,48 +64,42 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         yield from publishing.find_removal_gap(work)
         return
     is_recovering = keyset is not None and history.awaits_recovery(state, keyset)
-    if keyset is not None and not only_cards:
+    if keyset is not None:
         yield from _find_unkept_keysets(work)
         if history.follow_events(store, state):
             yield Gap("bring the keys up to date with the newest keyset", close=follow)
-    if keyset is not None and (is_recovering or not only_cards):
-        yield from _find_unlisted_roots(state, keyset)
+        yield from _find_unlisted_roots(work, keyset)
     yield from releases.find_untold_revocations(work, is_recovering=is_recovering)
     if not is_recovering:
-        if not only_cards:
-            yield from find_key_gaps(work)
-            yield from keysets.find_keyset_gaps(work)
-        yield from find_card_gaps(work, is_astray=bool(stranger))
+        yield from find_key_gaps(work)
+        yield from keysets.find_keyset_gaps(work)
+        yield from find_card_gaps(work)
         yield from find_ending_cards(work)
     yield from publishing.find_live_gap(work)
-    yield from releases.find_endangered(work)
 
 
 def foresee(work: Work) -> Progress:
     """Return what is ahead of the keys and of the keyset."""
-    state, keyset = work.store.load(), work.keyset
-    settings, renewal = work.config.timeline, None
-    is_over = history.has_ended(state, keyset)
-    if keyset and not is_over and not history.awaits_recovery(state, keyset):
+    state, keyset, renewal = work.store.load(), work.keyset, None
+    if keyset and not history.has_ended(state, keyset):
         renewal = keysets.keyset_due(state, keyset, now=work.now)
-    return Progress(ahead=agenda.steps(state, settings, work.now), renewal=renewal)
+    return Progress(ahead=agenda.steps(state, work.config.timeline, work.now), renewal=renewal)
 
 
 # What is published, and not by this key store; keysets that were signed, and not kept here.
 
 
-def _find_stranger(work: Work) -> tuple[list[Gap], bool]:
-    """Return the gap where what is published is not ours, and whether the roots have forked."""
+def _find_obstacles(work: Work) -> tuple[list[Gap], bool]:
+    """Return that what is published is more than the log has, a fork, or somebody else's: True."""
     try:
-        publishing.check_ours(work)
+        return [*_find_adoption(work)], False
     except (UsageFault, errors.ServeFault, errors.FileFault) as fault:
         move = f"mv {shlex.quote(str(work.config.publish))} ELSEWHERE && {work.again}"
         message = "find out who wrote what is published, and move it away if nobody here did"
-        return [Gap(f"{message}: {fault.message}", command=move)], False
+        return [Gap(f"{message}: {fault.message}", command=move)], True
     except errors.PublishRefused as fault:
         message = f"go on with the key store that has published: {fault.message}"
-        return [Gap(message, command="cardsign keys rotate --keystore DIR")], True
-    return [], False
+        return [Gap(message, command="cardsign keys rotate --keystore DIR")], False
 
 
 def _find_adoption(work: Work) -> Iterator[Gap]:
@@ -170,12 +157,15 @@ def _accept_keyset(holder: Work, statement: KeysetStatement, where: str) -> list
     return [f"kept keyset {statement.label}{where}"] if is_new else []
 
 
-def _find_unlisted_roots(state: ledger.StoreState, keyset: KeysetStatement) -> Iterator[Gap]:
+def _find_unlisted_roots(work: Work, keyset: KeysetStatement) -> Iterator[Gap]:
     """Yield that a recovery was begun and is not published: until then the old roots count."""
-    for root in history.unlisted_roots(state, keyset):
-        message = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
-        message += "revoke the key if nobody wants it"
-        yield Gap(message, command="cardsign keyset publish FILE")
+    kept = history.kept_keysets(work.store)
+    earlier = {root.public.thumbprint for keyset in kept for root in keyset.root.keys}
+    for root in history.unlisted_roots(work.store.load(), keyset):
+        if root.thumbprint not in earlier:  # else another one has taken its place
+            message = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
+            message += "revoke the key if nobody wants it"
+            yield Gap(message, command="cardsign keyset publish FILE")
 
 
 # Keys: due steps, and those that are to be made.
@@ -232,9 +222,10 @@ def _take_step(work: Work, step: agenda.Step) -> list[str]:
 
 
 def _make_key(work: Work, step: agenda.Step) -> list[str]:
-    """Make the key that a step asks for, unless another process was faster.
+    """Make the key that a step asks for.
 
     Raises:
+        StoreFault: ``keystore.changed``: another process was faster.
         PassphraseFault: ``passphrase.wrong``: the passphrase is not that of the key before it.
         StoreFault: ``keystore.same_custody``: with this passphrase a thief would have it.
     """
@@ -249,12 +240,7 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
         secret = access.secrets("new passphrase", f"{step.role} keys{stolen}")
     alg = next(alg for alg in SIGNING_ALGORITHMS if alg == key.alg)
     private = PrivateKey.generate(alg)
-    try:
-        new = store.add_key(private, secret, now=work.now, roles=(step.role,), expect_seq=seq)
-    except StoreFault as fault:
-        if fault.code != "keystore.changed":
-            raise
-        return []  # another process was faster; what is still missing then is found again
+    new = store.add_key(private, secret, now=work.now, roles=(step.role,), expect_seq=seq)
     access.remember(new.custody, secret)
     return [f"made {new.named}, the next {new.alg} {step.role} key"]
 
@@ -263,76 +249,63 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
 
 #: How often one call closes the same gap: after that, another process keeps opening it.
 _MAX_CLOSED: Final = 5
-_Name: TypeAlias = tuple[str, str]
 
 
-def reconcile(work: Work, *, only_cards: bool = False, done: Sequence[str] = ()) -> Progress:
+def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
     """Close every gap that can be closed now, and say what needs a person.
 
     A dry run closes none, and says which it would close first; nothing is opened for that.
 
     Args:
         work: What it may use.
-        only_cards: Leave the keys as they are: build, sign, list and publish the cards.
         done: What the command has done before; in a dry run what it would do.
 
     Raises:
         LocalFault: As the single steps, where nothing was done before. Else the fault is left for
             a person, beside what was done.
     """
-    progress = _close(work, partial(find_gaps, only_cards=only_cards), done)
-    if only_cards:
-        return progress
-    ahead = foresee(work)
-    return progress._replace(ahead=ahead.ahead, renewal=ahead.renewal)
-
-
-def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str]) -> Progress:
-    """Close what `find` yields; in a dry run list it."""
-    parts = work.by_agent()
+    parts, lines = work.by_agent(), list(done)
     if work.is_dry_run:
-        gaps = unique_gaps(gap for part in parts for gap in find(part))
+        gaps = unique_gaps(gap for part in parts for gap in find_gaps(part))
         planned = (gap.text for gap in gaps if gap.close is not None)
         for_people = (gap._replace(what=gap.text, why="") for gap in gaps if gap.close is None)
-        return Progress(left=tuple(for_people), planned=(*done, *planned))
-    lines = list(done)
+        return foresee(work)._replace(left=tuple(for_people), planned=(*lines, *planned))
     try:
-        if len(parts) > 1:  # twice: what a later agent has released, the earlier ones publish too
-            for part in parts:
-                _close_gaps(part, find, lines)
-        gaps_left = [gap for part in parts for gap in _close_gaps(part, find, lines)]
-        remaining = tuple(unique_gaps(gaps_left))
+        # Twice: what a later agent has released, the earlier ones publish too.
+        for part in parts if len(parts) > 1 else ():
+            _close_gaps(part, lines)
+        remaining = unique_gaps(gap for part in parts for gap in _close_gaps(part, lines))
     except errors.LocalFault as fault:
         if not lines:
             raise
         path = f" ({fault.path})" if fault.path else ""
-        remaining = (Gap(f"{fault.message}{path}", command=work.again),)
-    return Progress(tuple(lines), remaining)
+        remaining = [Gap(f"{fault.message}{path}", command=work.again)]
+    return foresee(work)._replace(done=tuple(lines), left=tuple(remaining))
 
 
-def _close_gaps(
-    work: Work, find: Callable[[Work], Iterable[Gap]], done: list[str]
-) -> tuple[Gap, ...]:
+def _close_gaps(work: Work, done: list[str]) -> list[Gap]:
     """Close gaps as long as one can be closed, add what was done to `done`, return the others."""
-    faults: dict[_Name, CardsignError] = {}
-    closed: Counter[_Name] = Counter()
+    faults: dict[tuple[str, str], CardsignError] = {}
+    closed = Counter[tuple[str, str]]()
     while True:
         gaps: list[Gap] = []
-        for gap in find(work):
-            name = gap.name
-            if gap.close is None or name in faults or closed[name] >= _MAX_CLOSED:
+        for gap in find_gaps(work):
+            if gap.close is None or gap.name in faults or closed[gap.name] >= _MAX_CLOSED:
                 gaps.append(gap)
                 continue
             try:
                 done += gap.close()
             except CardsignError as fault:
+                if fault.code == "keystore.changed":  # another process was faster
+                    closed[gap.name] += 1
+                    break
                 if not _is_for_a_person(fault):
                     raise
-                faults[name] = fault
+                faults[gap.name] = fault
                 gaps.append(gap)
             else:  # what waited for another key or statement may have it now
-                closed[name] += 1
-                faults = {gap_name: fault for gap_name, fault in faults.items() if _stays(fault)}
+                closed[gap.name] += 1
+                faults = {name: fault for name, fault in faults.items() if _stays(fault)}
                 break
         else:
             return _for_people(work, gaps, faults)
@@ -340,8 +313,8 @@ def _close_gaps(
 
 def _is_for_a_person(fault: CardsignError) -> bool:
     """Say whether the holder of a passphrase, or the roots, can end a fault."""
-    codes = (*UNLISTED, "keystore.same_custody")
     is_draft = isinstance(fault, UsageFault) and fault.code.startswith("statement.")
+    codes = (*UNLISTED, "keystore.same_custody")
     return is_draft or isinstance(fault, NEEDS_A_PERSON) or fault.code in codes
 
 
@@ -352,54 +325,46 @@ def _stays(fault: CardsignError) -> bool:
 
 
 def _for_people(
-    work: Work, remaining: Sequence[Gap], faults: dict[_Name, CardsignError]
-) -> tuple[Gap, ...]:
-    """Say of each gap what hinders it; what waits for the roots alone is reported as theirs."""
-    waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in remaining)
-    # What a recovery needs first, and does, is said with it.
-    is_recovery = any(gap.command.startswith(RECOVER) for gap in remaining)
+    work: Work, gaps: Sequence[Gap], faults: dict[tuple[str, str], CardsignError]
+) -> list[Gap]:
+    """Return gaps as people are told of them; what the roots or a recovery end first is theirs."""
     waiting = [*UNLISTED, "statement.expired"]
-    if is_recovery:
+    if not any(gap.awaits_roots and gap.close is None for gap in gaps):
+        waiting = []
+    elif any(gap.command.startswith(RECOVER) for gap in gaps):
         waiting.append("keystore.same_custody")
-    gaps: list[Gap] = []
-    why = ""
-    for gap in remaining:
+    gaps_left, why = list[Gap](), ""
+    for gap in gaps:
         fault = faults.get(gap.name)
-        if gap.close is not None and fault is None:
-            continue  # another process keeps opening it
-        if waits_for_roots and fault is not None and fault.code in waiting:
+        if gap.close is not None and (fault is None or fault.code in waiting):
             why = why or gap.why
-            continue
+            continue  # without a fault, another process keeps opening it
         if gap.awaits_roots and not gap.why:
             gap = gap._replace(why=why)
-        gaps.append(_for_person(work, gap, fault))
+        if fault and fault.code in UNLISTED and (names := publishing.name_keys_elsewhere(work)):
+            what = (
+                f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
+            )
+            gaps_left.append(Gap(what, command="cardsign keys rotate --keystore DIR"))
+            continue
+        command = gap.command
+        if not (gap.awaits_roots and gap.close is None):  # else others act first
+            command = command or work.again
+        gaps_left.append(gap._replace(what=_explain(gap, fault), command=command, close=None))
     # After the end of a keyset nothing goes on before the roots have signed by hand.
-    gaps.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
-    return tuple(unique_gaps(gaps))
-
-
-def _for_person(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
-    """Return a gap as it is told, with what hinders it and what to type."""
-    names = publishing.name_keys_elsewhere(work) if fault and fault.code in UNLISTED else ""
-    if names:
-        message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
-        return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
-    # Others act first: the command that goes on would say the same again.
-    is_others = gap.awaits_roots and gap.close is None
-    command = gap.command if is_others else gap.command or work.again
-    return gap._replace(what=_explain(gap, fault), command=command, close=None, why="")
+    gaps_left.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
+    return unique_gaps(gap._replace(why="") for gap in gaps_left)
 
 
 def _explain(gap: Gap, fault: CardsignError | None) -> str:
     """Return what is to be done, and what hinders it."""
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if isinstance(fault, errors.PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
-        asked = (role for role in ledger.ROLES if gap.who == key_holder(role))
-        role = "root" if gap.awaits_roots else next(asked, None)
-        if role and (variable := ledger.passphrase_variable(role)) not in message:
-            message += f"; set {variable}"
-            if fault.code == "passphrase.wrong":
-                message += " to the passphrase that this key has now"
+        roles = (role for role in ledger.ROLES if gap.who == key_holder(role))
+        variable = ledger.passphrase_variable("root" if gap.awaits_roots else next(roles, "card"))
+        message += "" if variable in message else f"; set {variable}"
+        if fault.code == "passphrase.wrong":
+            message += " to the passphrase that this key has now"
     return message
 
 
@@ -407,58 +372,34 @@ def _explain(gap: Gap, fault: CardsignError | None) -> str:
 
 
 def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Progress:
-    """Keep a statement that enough have signed, sign the release that names it, and publish both.
+    """Keep a statement that enough have signed, and close the gaps that this opens.
 
-    Where nothing is published yet, or another key store publishes, the statement is kept alone.
+    A key store without a release key keeps it alone; another one publishes.
 
     Raises:
         As :func:`cardsign.issuer.keyset.accept_keyset`.
     """
-    works = work.by_agent()
-    is_published = any(part.published for part in works)
     is_new = keysets.accept_keyset(work, statement, name=name)
     lines = [f"keyset {statement.label} as the newest"] if is_new else []
     done = _describe(work, "keep", "kept", lines)
-    is_kept_alone = not is_published or keysets.is_root_holder(work.store)
-    return Progress(tuple(done)) if is_kept_alone else _publish_statements(work, done)
+    return Progress(tuple(done)) if keysets.is_root_holder(work.store) else reconcile(work, done)
 
 
 def renew_release(work: Work, plan: releases.ReleasePlan, *, force: bool = False) -> Progress:
-    """Sign the next release if there is anything new to say, and publish it.
+    """Sign the next release if there is anything new to say, and close the gaps.
 
     Raises:
-        UsageFault: ``publish.other_publisher``: the directory is another key store's.
-        PublishRefused: ``publish.statements``: the log lacks what is published.
         As :func:`cardsign.issuer.release.sign_next_release`.
     """
-    for part in work.by_agent():
-        publishing.check_complete(part)
     sign = releases.draft_release if work.is_dry_run else releases.sign_next_release
-    release = sign(work, plan, force=force)
-    done = []
+    release, done = sign(work, plan, force=force), list[str]()
     if release is not None:
         cards = counted(len(release.cards), "card")
         text = f"release {release.seq}, which lists {cards} until {minute(release.exp)}"
         done = _describe(work, "sign", "signed", [text])
         for url in plan.withdrawn:
             done.append(f"{url} is withdrawn; serve what is published until the release has ended")
-    return _publish_statements(work, done, with_release=False)
-
-
-def _publish_statements(work: Work, done: Sequence[str], *, with_release: bool = True) -> Progress:
-    """Publish the newest statements, with a release that names them, and say what follows."""
-
-    def find(work: Work) -> Iterator[Gap]:
-        gaps = [*releases.find_release_gap(work)] if with_release else []
-        yield from gaps or publishing.find_update_gap(work)
-
-    progress = _close(work, find, done)
-    refusals = map(publishing.explain_refused_card, work.by_agent())
-    refusal = next(filter(None, refusals), None)
-    if refusal is None or progress.left or work.is_dry_run:
-        return progress
-    message = f"as it is published now, {refusal.message}"
-    return progress._replace(notes=(message, f"  next: {work.again}"))
+    return reconcile(work, done)
 
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
@@ -483,16 +424,18 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: ledger.RevocationRea
             statement can say that it is revoked.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
-    earlier, now = work.store.load(), work.now
+    earlier, now, keyset = work.store.load(), work.now, work.keyset
     records = list(dict.fromkeys(earlier.find(kid) for kid in kids))
     for record in records:
         if record.state == "revoked" and record.revoked_because != reason:
-            raise UsageFault(
-                "usage.conflict",
-                f"{record.named} is revoked already, as {record.revoked_because}, and that stays",
-            )
-        if reason != "compromised":
-            _check_not_needed(work, record)
+            because = f"revoked already, as {record.revoked_because}, and that stays"
+            raise UsageFault("usage.conflict", f"{record.named} is {because}")
+        is_root = not (record.rotates or record.state in ledger.ENDED or reason == "compromised")
+        if keyset and is_root and history.is_needed(record, keyset, earlier):
+            # It would be of no use: the statement that says so is one that it cannot sign.
+            message = f"no keyset can be signed without {record.named}, so none can say that it is "
+            hint = f"Replace it: {RECOVER}." if keyset.recovery else ""
+            raise StoreFault("keystore.still_needed", f"{message}revoked", hint=hint)
 
     def decide(state: ledger.StoreState) -> list[ledger.Event]:
         events: list[ledger.Event] = []
@@ -505,26 +448,4 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: ledger.RevocationRea
     after = work.store.commit(decide, now=now)
     over = {key.thumbprint for key in earlier.keys if key.state == "revoked"}
     ended = [key for key in after.keys if key.state == "revoked" and key.thumbprint not in over]
-    done = _describe(work, "revoke", "revoked", [key.named for key in ended])
-    progress = reconcile(work, done=done)
-    copied = [key for key in ended if key.revoked_because == "compromised" and key.is_given_out]
-    if not copied or not (after.keysets or after.publications):
-        return progress  # of key sets that were only handed out a gap says so
-    names = ", ".join(key.named for key in copied)
-    copies = f"anyone with an old copy of the key set still trusts {names}"
-    another = work.command("keys jwks -o jwks.json")
-    return progress._replace(notes=(f"{copies}; send them a new one: {another}",))
-
-
-def _check_not_needed(work: Work, record: ledger.KeyRecord) -> None:
-    keyset = work.keyset
-    if keyset is None or record.rotates or record.state in ledger.ENDED:
-        return
-    if history.is_needed(record, keyset, work.store.load()):
-        # It would be of no use: the statement that says so is one that it cannot sign.
-        instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
-        raise StoreFault(
-            "keystore.still_needed",
-            f"no keyset can be signed without {record.named}, so none can say that it is revoked",
-            hint=f"Replace it: {instead}.",
-        )
+    return reconcile(work, _describe(work, "revoke", "revoked", [key.named for key in ended]))

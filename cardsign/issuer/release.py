@@ -37,7 +37,6 @@ from cardsign.statements.signing import sign_statement
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
-ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 #: How long a release is believed. It is renewed at half of it, so a dead cron is seen in time.
 RELEASE_LIFETIME: Final = timedelta(days=7)
 
@@ -57,7 +56,6 @@ class ReleasePlan:
         extended_floor: The least seq of an extended card that is still current, if it rises.
         revoked: Thumbprints; those that are no keys of the keyset are left out.
         audit_head: The digest of the newest line of the key store's log; None leaves it out.
-        lifetime: How long it is valid.
     """
 
     cards: tuple[tuple[str, str], ...] = ()
@@ -66,7 +64,6 @@ class ReleasePlan:
     extended_floor: int | None = None
     revoked: frozenset[str] = frozenset()
     audit_head: str | None = None
-    lifetime: timedelta = RELEASE_LIFETIME
 
 
 def settled_cards(
@@ -133,7 +130,7 @@ def draft_following(
             "keyset": keyset.id.to_json(),
             "seq": seq,
             "iat": iat,
-            "exp": iat + int(plan.lifetime.total_seconds()),
+            "exp": iat + int(RELEASE_LIFETIME.total_seconds()),
             "cards": [asdict(card) for card in current if card.url not in plan.withdrawn],
             "floor": dict(floor),
             "revoked": list[Json](sorted(revoked & {key.public.thumbprint for key in keyset.keys})),
@@ -203,15 +200,9 @@ def find_release_gap(
     keyset, previous = work.keyset, work.release
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
-    withdrawn: tuple[str, ...] = ()
-    if previous and withdraws:
-        roots = {keyset.origins[0] + path for path in (CARD_PATH, LEGACY_CARD_PATH)}
-        own = {keyset.origins[0] + work.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)}
-        payloads = {card.payload_sha256 for card in previous.cards if card.url in own}
-        # At a root of the host a card of another agent may be listed.
-        others = {card.url for card in previous.cards if card.payload_sha256 not in payloads}
-        listed = {card.url for card in previous.cards if card.url in own | roots}
-        withdrawn = tuple(sorted(listed - others))
+    own = {keyset.origins[0] + work.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)}
+    listed = {card.url for card in previous.cards} if previous and withdraws else set()
+    withdrawn = tuple(sorted(listed & own))
     plan, until, why = ReleasePlan(tuple(cards), withdrawn=withdrawn), None, ""
     if is_unwitnessed(work.store, previous):
         until, why = work.now, "no release names the newest revocation in the log yet"
@@ -355,31 +346,24 @@ def sign_next_release(
         UsageFault, StoreFault: As :func:`draft_release`.
         SigningRefused: ``sign.no_key``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
-        StoreFault: ``keystore.changed``: others were faster in every attempt; ``file.busy``.
+        StoreFault: ``keystore.changed``: another process was faster; ``file.busy``.
     """
-    for attempt in range(ATTEMPTS):
-        keyset, previous = needed_keyset(work.store), work.release
-        draft = draft_release(work, plan, force=force)
-        if draft is None:
-            break
-        able = {key.public.thumbprint for key in keyset.keys} - draft.revoked
-        signers = open_signers(work, ("release",), able)
-        if not signers:
-            message = "no release key of the newest keyset statement is here"
-            hint = "The roots can list one: cardsign keyset draft."
-            raise SigningRefused("sign.no_key", message, path=work.store.place, hint=hint)
-        data = sign_statement(draft.envelope.payload, signers, TYP_RELEASE)
-        signed = releases.read_release(data)
-        releases.check_release(signed, keyset, previous, now=work.now, skew=SKEW)
-        publishing.check_publishable(work, release=data)
-        try:
-            history.keep_release(work.store, signed, data, now=work.now)
-        except StoreFault as fault:
-            if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
-                raise
-        else:
-            return signed
-    return None
+    keyset, previous = needed_keyset(work.store), work.release
+    draft = draft_release(work, plan, force=force)
+    if draft is None:
+        return None
+    able = {key.public.thumbprint for key in keyset.keys} - draft.revoked
+    signers = open_signers(work, ("release",), able)
+    if not signers:
+        message = "no release key of the newest keyset statement is here"
+        hint = "The roots can list one: cardsign keyset draft."
+        raise SigningRefused("sign.no_key", message, path=work.store.place, hint=hint)
+    data = sign_statement(draft.envelope.payload, signers, TYP_RELEASE)
+    signed = releases.read_release(data)
+    releases.check_release(signed, keyset, previous, now=work.now, skew=SKEW)
+    publishing.check_publishable(work, release=data)
+    history.keep_release(work.store, signed, data, now=work.now)
+    return signed
 
 
 # Keys that were revoked: who still trusts them, and what a thief may have besides.
@@ -399,10 +383,13 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
                 gaps[0] = gaps[0]._replace(why=why, until=work.now)
         if not any(gap.close for gap in gaps):
             gaps.append(Gap(why, command=command, until=work.now))
-    roots = [*_find_stolen_roots(work, keyset)]
+    others, roots = history.stolen_with(state, keyset)
     can_tell = any("release" in key.roles and key.state not in ENDED for key in state.keys)
-    # No release can stop a thief whom no release key opposes; the recovery key does.
-    yield from (*gaps, *roots) if can_tell or keyset is None else (*roots, *gaps)
+    if keyset and roots and not history.unlisted_roots(state, keyset):  # else a recovery waits
+        gap = _make_root_gap(work, keyset, ", ".join(key.named for key in roots))
+        # No release can stop a thief whom no release key opposes; the recovery key does.
+        gaps.insert(len(gaps) if can_tell else 0, gap)
+    yield from gaps
     yield from publishing.find_removal_gap(work)
     thumbprints = [key.thumbprint for key in revoked if key not in trusted]
     ended = [] if is_recovering else agenda.end_told_releases(state, thumbprints)
@@ -413,15 +400,16 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
             return [f"revoked {names}"]
 
         yield Gap(f"revoke {names}", close=close)
+    if names := ", ".join(key.named for key in others if not key.rotates):
+        message = f"{names} may be stolen too: sign the next keyset with other root keys"
+        yield Gap(message, command=work.again)
 
 
 def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
     """Return the keys that are revoked in the store, but in nothing that verifiers are given."""
-    try:
+    published, keyset, release = None, work.keyset, work.release
+    with suppress(PublishRefused):  # no history, as the steps that publish report
         published = publishing.published_statements(work.config.publish)
-    except PublishRefused:  # no history, as the steps that publish report
-        published = None
-    keyset, release = work.keyset, work.release
     if published is not None:
         keyset, release = published.newest, published.release
     if keyset is None:  # then nothing but the key sets says which keys count
@@ -435,46 +423,32 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
 
 def _explain_trust(work: Work, names: str) -> tuple[str, str]:
     """Return why verifiers still trust these revoked keys, and the command that ends it."""
-    why, command = f"verifiers still trust {names}: ", work.again
+    why = f"verifiers still trust {names}: "
     if work.keyset is not None:
-        return f"{why}nothing that is published revokes them yet", command
+        return f"{why}nothing that is published revokes them yet", work.again
     if work.published or work.store.state.publications:
-        command = command if work.config.publish else "cardsign publish SIGNED -o DIR"
+        command = work.again if work.config.publish else "cardsign publish SIGNED -o DIR"
         return f"{why}still in the published key set", command
     why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
     why += "write another, and give it to all who have the old one"
     return why, work.command("keys jwks -o jwks.json")
 
 
-def find_endangered(work: Work) -> Iterator[Gap]:
-    """Yield the root keys that a thief may have taken with a stolen key."""
-    others, _ = history.stolen_with(work.store.load(), work.keyset)
-    if names := ", ".join(key.named for key in others if not key.rotates):
-        message = f"{names} may be stolen too: sign the next keyset with other root keys"
-        yield Gap(message, command=work.again)
-
-
-def _find_stolen_roots(work: Work, keyset: KeysetStatement | None) -> Iterator[Gap]:
-    """Yield the roots that may be stolen, and without which nothing can be signed."""
-    state = work.store.load()
-    _, roots = history.stolen_with(state, keyset)
-    if keyset is None or not roots or history.unlisted_roots(state, keyset):
-        return  # in the last case a recovery waits already
-    names = ", ".join(key.named for key in roots)
+def _make_root_gap(work: Work, keyset: KeysetStatement, names: str) -> Gap:
+    """Return the gap of roots that may be stolen, and without which nothing can be signed."""
     message = f"no keyset can be signed without {names}, which may be stolen too: "
     if keyset.recovery is None:
         message += "there is no recovery key, so list another root, then revoke this one"
-        yield Gap(message, command=ADD_ROOT)
-        return
-    command = RECOVER
-    if any(key.rotates for key in state.keys):  # else others publish what is signed here
+        return Gap(message, command=ADD_ROOT)
+    keys, command = work.store.state.keys, RECOVER
+    if any(key.rotates for key in keys):  # else others publish what is signed here
         recover = " ".join(filter(None, (f"{RECOVER} -o next.json --yes", work.options)))
         command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
-    usable = [key for key in state.keys if not key.is_stolen and key.state not in ENDED]
-    gone = {role for key in state.keys for role in key.roles}
+    usable = [key for key in keys if not key.is_stolen and key.state not in ENDED]
+    gone = {role for key in keys for role in key.roles}
     gone -= {role for key in usable for role in key.roles}
     new: list[Role] = ["root", *(role for role in ROTATING if role in gone)]
     variables = ", ".join(map(passphrase_variable, new))
     message += "the recovery key has to open a new epoch, under new passphrases: type them when "
     message += f"asked, or set {variables}"
-    yield Gap(message, "the holder of the recovery key", command, awaits_roots=True)
+    return Gap(message, "the holder of the recovery key", command, awaits_roots=True)

@@ -26,6 +26,7 @@ ROOMS = (0, 1, 2, 3, 5, 8)  # free pages
 #: Those that need no new page, since a line fits into the last one of the log, or is all there is.
 NO_ROOM = (
     "activate",
+    "rotate",
     "rotate, activating",
     "rotate, retiring",
     "revoke",

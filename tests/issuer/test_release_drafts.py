@@ -97,7 +97,6 @@ def test_the_extended_floor_only_rises() -> None:
 
 
 REFUSED: dict[str, tuple[ReleasePlan, str]] = {
-    "a lifetime beyond 14 days": (ReleasePlan(lifetime=15 * DAY), "statement.time_span"),
     "an extended floor above itself": (ReleasePlan(extended_floor=9), "statement.floor"),
     "a url that is none": (ReleasePlan((("tides", A),)), "statement.members"),
 }

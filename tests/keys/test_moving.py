@@ -147,7 +147,7 @@ def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(
     (alarm,) = examine_store(open_store(store.path, moved=True))
     assert (alarm.code, alarm.severity) == ("doctor.moved", "error")
     assert str(tmp_path / "new") in alarm.message
-    assert f"delete {store.path / 'private'}/*.key" in alarm.message
+    assert f"delete {store.path / 'private'}/*.key" in alarm.fix
     for file in (store.path / "private").iterdir():
         file.unlink()
     (note,) = examine_store(open_store(store.path, moved=True))

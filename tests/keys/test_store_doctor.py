@@ -28,11 +28,8 @@ def spoil(store: FolderStore, how: str) -> Path:
     """Do something to a store of one key; the path that is to be named."""
     (key,) = (store.path / "private").glob("*.key")
     elsewhere = store.path.parent / "elsewhere"
-    leftover, orphan = store.path / f".log.jsonl.{'0' * 16}.tmp", key.with_name(f"{'0' * 64}.key")
+    orphan = key.with_name(f"{'0' * 64}.key")
     match how:
-        case "a leftover":
-            leftover.write_bytes(b"{")
-            return leftover
         case "an orphan":
             orphan.touch(0o600)
             return orphan
@@ -51,11 +48,10 @@ def spoil(store: FolderStore, how: str) -> Path:
 
 
 SPOILT = {
-    "a leftover": ("doctor.leftover", "note"),  # nothing refers to it
     "an orphan": ("doctor.leftover", "error"),
     "a lost key": ("doctor.private_missing", "error"),
     "an empty key": ("doctor.private_missing", "error"),
-    "a linked key": ("doctor.symlink", "error"),
+    "a linked key": ("doctor.private_missing", "error"),
     "an edited log": ("keystore.corrupt", "error"),
 }
 
@@ -132,7 +128,7 @@ def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
     ):
         assert refusal(attempt) == "file.not_plain"
     assert [path.name for path in elsewhere.iterdir()] == [f"{record.blob}.key"]
-    assert "doctor.symlink" in [code for code, _, _ in examine(store)]
+    assert "doctor.private_missing" in [code for code, _, _ in examine(store)]
     folder.unlink()
     elsewhere.rename(folder)
     assert store.add(another_es256).private == "held"
