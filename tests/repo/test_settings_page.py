@@ -11,6 +11,7 @@ import pytest
 
 from cardsign.config import ProjectConfig, read_config
 from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.ledger import ROLES, passphrase_variable
 
 VARIABLE = re.compile(r"\b_?CARDSIGN_[A-Z0-9_]+\b")
 
@@ -39,6 +40,6 @@ def test_every_variable_is_named(page: str, root: Path) -> None:
         name
         for path in (root / "cardsign").rglob("*.py")
         for name in VARIABLE.findall(path.read_text(encoding="utf-8"))
-    }
+    } | set(map(passphrase_variable, ROLES))
     assert {"CARDSIGN_TRUST", "CARDSIGN_KEYSTORE"} <= used
     assert set(VARIABLE.findall(page)) | {"_CARDSIGN_COMPLETE"} == used | {"_CARDSIGN_COMPLETE"}
