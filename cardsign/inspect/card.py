@@ -31,7 +31,7 @@ from cardsign.card.values import Json, finding_at, jcs, levels, members_of, obje
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, InputRefused, SignatureRefused
 from cardsign.findings import Finding, ScanResult, cap_findings, cut, list_findings, rate_findings
 from cardsign.jose.jws import decode_part, header_members
-from cardsign.jose.keys import JwkSet, PublicKey
+from cardsign.jose.keys import JwkSet
 from cardsign.verify.report import SignatureReport, some_of
 from cardsign.verify.signature import examine_signature
 from cardsign.verify.verifier import inquire_by
@@ -333,25 +333,20 @@ def _inspect_signatures(
 ) -> Iterator[InspectedSignature]:
     inquiry = inquire_by(jwks or JwkSet(()), "the holder of the keys named")
     spellings = _spell_otherwise(payloads) if jwks and card.signatures else []
+    # What the line of the signature says, or that of the card.
+    repeated = ("coverage.",) if jwks is not None else ("coverage.", "key.unknown")
     data_of = {name: payload.data for name in PROFILES if (payload := payloads.of(name))}
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)
         header: dict[str, Json] = {}
         with suppress(SignatureRefused):
             header = header_members(str(members_of(entry).get("protected", "")))
-        reasons = [
-            finding
-            for finding in report.reasons
-            if not finding.code.startswith("coverage.")  # which the line of the signature says
-            and (jwks is not None or finding.code != "key.unknown")
-        ]
+        reasons = [reason for reason in report.reasons if not reason.code.startswith(repeated)]
         is_invalid = report.verdict == "invalid"
         misfit = _CHANGED if is_invalid else None
         may_be_crewai = not _CREWAI.isdisjoint(reason.code for reason in reasons)
         if jwks and (is_invalid or may_be_crewai):
-            key = jwks.find(str(header.get("kid")))
-            if key and key.alg == header.get("alg"):
-                misfit = _explain_misfit(members_of(entry), key, spellings) or misfit
+            misfit = _explain_misfit(members_of(entry), header, jwks, spellings) or misfit
         if misfit:
             reasons = [*([] if is_invalid else reasons), misfit.at(f"/signatures/{index}")]
         # One that fits is no error, though it may not count.
@@ -367,9 +362,15 @@ def _spell_otherwise(payloads: Payloads) -> list[tuple[str, str, bytes]]:
 
 
 def _explain_misfit(
-    entry: dict[str, Json], key: PublicKey, spellings: Sequence[tuple[str, str, bytes]]
+    entry: dict[str, Json],
+    header: Mapping[str, Json],
+    jwks: JwkSet,
+    spellings: Sequence[tuple[str, str, bytes]],
 ) -> Finding | None:
     """Say what a signature was made over that fits no payload of the card, if that can be found."""
+    key = jwks.find(str(header.get("kid")))
+    if key is None or key.alg != header.get("alg"):
+        return None
     signature = decode_part(str(entry["signature"]), "signature")
     try:
         key.check_length(signature)
