@@ -440,7 +440,9 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
     begun, newest = ledger.first_published(work.store.load()), work.published
     named = {card.audience: _renews_itself(card) for card in work.config.cards}
     for audience, untrusted_card in (newest.extended if newest else {}).items():
-        marker = extensions.find_marker(Card.from_bytes(untrusted_card).document)
+        marker = None
+        with suppress(InputRefused):  # which publishing refuses as well
+            marker = extensions.find_marker(Card.from_bytes(untrusted_card).document)
         if marker is None or named.get(audience):
             continue
         end, begin = utc(marker.exp), begun.get(card_digest(untrusted_card), work.now)

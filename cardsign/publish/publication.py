@@ -16,6 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from cardsign import errors
 from cardsign.card.document import Card
 from cardsign.card.extensions import check_audience, declares_extended_card
 from cardsign.card.interfaces import current_interfaces
@@ -571,18 +572,14 @@ def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
 def publication_of(generation: Generation) -> Publication:
     """Describe a generation for the key store that its keys are of.
 
-    Raises:
-        InputRefused: It is not as :func:`publish_generation` makes them.
+    What is no card is left out: somebody else has put it there, and nothing waits for it.
     """
-    jwks = JwkSet.from_bytes(generation.jwks)
-    cards = {name: data for name, data in generation.files.items() if is_card(name)}
-    return Publication(
-        generation.number,
-        generation.published_at,
-        generation.max_age,
-        generation.kids,
-        tuple(published_card(name, card, jwks) for name, card in cards.items()),
-    )
+    jwks, cards = JwkSet.from_bytes(generation.jwks), list[PublishedCard]()
+    for name in filter(is_card, generation.files):
+        with contextlib.suppress(errors.InputRefused):
+            cards.append(published_card(name, generation.files[name], jwks))
+    about = generation.number, generation.published_at, generation.max_age, generation.kids
+    return Publication(*about, tuple(cards))
 
 
 def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:

@@ -117,6 +117,21 @@ def test_nothing_published_stops_a_revocation(
     assert kept_keyset(store).label == "1.3"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("file", ["extended/eve.json", "agent-card.json"])
+def test_no_card_that_lies_there_stops_a_revocation(issuer: Cardsign, file: str) -> None:
+    """Nor hides what was done; also where no settings name the cards."""
+    stolen, generation = active("card"), load_current(PUBLIC)
+    (PUBLIC / generation.folder / file).parent.mkdir(exist_ok=True)
+    put_in_place(PUBLIC, replace(generation, files={**generation.files, file: b"{"}))
+    settings = Path("cardsign.toml").read_text().partition("[[card]]")[0]
+    Path("cardsign.toml").write_text(settings)
+    words = ("keys", "revoke", stolen, "--reason", "compromised", "--yes")
+    own = {**CRON, "CARDSIGN_ROOT_PASSPHRASE": PASSPHRASE}
+    ended = issuer(*words, CARDSIGN_PASSPHRASE=NEW, **own)
+    assert (ended.status, "kept keyset 1.3" in ended.err) == (1, True), ended.err
+    assert stolen not in load_current(PUBLIC).kids
+
+
 def test_no_refusal_of_statements_keeps_a_stolen_key_published(issuer: Cardsign) -> None:
     """No release can follow the thief's, and no root is here: the key set goes out all the same."""
     stolen = active("card")
