@@ -279,8 +279,7 @@ class ExtendedCards:
         #: Whether there is any, also one that has expired.
         self.are_published = bool(self._cards)
         schemes = schemes_of(card)
-        requirements = requirements_of(card, schemes)
-        needs = [frozenset(need.schemes) for need in requirements if need.schemes]
+        needs = [frozenset(need.schemes) for need in requirements_of(card, schemes) if need.schemes]
         taken = {
             provider: {name for name, scheme in schemes.items() if provider.gives(scheme)}
             for provider in providers
@@ -350,8 +349,7 @@ class ExtendedCards:
                 log.warning("could not check a credential (%s): %s", provider.name, exc.description)
                 is_unreachable = True
         if is_unreachable:
-            message = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
-            raise A2AError(UNAVAILABLE, message)
+            raise A2AError(UNAVAILABLE, "your token cannot be checked now; try again later")
         kind, error, message = UNAUTHENTICATED, "", "send a credential"
         if denied:
             error, message = "invalid_token", "the credential is not valid"

@@ -345,6 +345,7 @@ def log_to_stderr() -> None:
     logger = logging.getLogger("cardsign")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)
+    logging.getLogger("flask-limiter").handlers = [handler]  # it tells of a storage that is gone
 
 
 def split_address(text: str, expected: str) -> tuple[str, int]:

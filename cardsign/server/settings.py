@@ -191,7 +191,7 @@ class ServerSettings(_Table):
         behind_proxy: Whether a proxy in front reads requests whole before it passes them on.
         threads: Requests that one process answers at a time, of those that may wait.
         workers: How many processes run; one that ends is started again.
-        access_log: Whether each request is one JSON line on stderr.
+        access_log: Whether each request is a line on stderr.
         metrics: Whether ``/metrics`` tells Prometheus what was answered; needs the extra metrics.
     """
 

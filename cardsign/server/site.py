@@ -314,6 +314,9 @@ class Publications:
         except OSError as exc:  # nobody said that the agents are gone
             problems.append(f"still serving the agents that were there: {exc}")
             return [*self._newest.agents]
+        # A misspelt agent of `disabled` is served still.
+        missing = self.settings.disabled.union(filter(None, [self.settings.root])) - names
+        problems += (f"agent {name} of the settings is not here" for name in sorted(missing))
         return sorted(names - self.settings.disabled) if self.settings.enabled else []
 
     def _choose_root(self, agents: Mapping[str, Agent]) -> Agent | None:

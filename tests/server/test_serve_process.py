@@ -31,7 +31,15 @@ from cardsign.server.settings import ProviderSettings, ServerSettings
 from cardsign.server.tokens import create_token
 from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.identity import Issuer, counterpart
-from tests.server.programs import PATIENCE, Running, blocks, is_gone, running, wait_until
+from tests.server.programs import (
+    PATIENCE,
+    Running,
+    blocks,
+    free_port,
+    is_gone,
+    running,
+    wait_until,
+)
 
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
@@ -409,6 +417,18 @@ def test_who_is_told_to_read_settings_again_while_it_starts_goes_on(published: P
     finally:
         signal.signal(signal.SIGHUP, previous)
     assert hung_up == []
+
+
+@pytest.mark.needs_redis
+def test_a_redis_that_does_not_answer_is_a_line(tmp_path: Path, key: PrivateKey) -> None:
+    """The process counts for itself then, which an operator has to know."""
+    _publish(tmp_path, key)
+    storage = f'rate = "2/day"\nrate_storage = "redis://127.0.0.1:{free_port()}"\n'
+    with running(tmp_path, storage) as server:
+        assert [server.get().status_code for _ in range(3)] == [200, 200, 429]
+        assert [line.partition(" - ")[0] for line in server.log if "storage" in line] == [
+            "cardsign: warning: Rate limit storage unreachable"
+        ]
 
 
 # ------------------------------------------------------------------ who waits for others

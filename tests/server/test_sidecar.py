@@ -113,7 +113,7 @@ def test_the_query_says_whose_card_it_must_be(by_policy: FlaskClient) -> None:
     for wrong, message in {
         "issuer=nobody": "no issuer 'nobody'",
         f"issuer=harbour&url={there}": "give one of issuer, origin and url",
-        "isuer=harbour": "'isuer'; did you mean 'issuer'?",
+        "isuer=harbour": "unexpected keyword argument 'isuer'",
         "audience=partner": "say whose card it is",
         "": "say whose card it is",
     }.items():
