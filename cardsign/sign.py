@@ -308,9 +308,10 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
     """Yield what is passed over; refuse the card for what may not be."""
     members = check_members(payloads.members, card.a2a_version)
     problems = _find_problems(card, members)
+    rest = len(problems) - 1
     for problem in problems:
         if not options.force:
-            more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
+            more = f"; {counted(rest, 'more such problem')}" if rest else ""
             raise CardRefused(problem.code, problem.message + more, path=problem.path)
         # It did not stop the signing: an error stands only where something was refused.
         text = f"signed all the same, because it was forced: {problem.message}"

@@ -537,7 +537,7 @@ def test_force_names_the_profiles_that_have_no_payload(alice: PrivateKey) -> Non
 def test_problems_are_counted(alice: PrivateKey) -> None:
     """Whoever signs a stranger's card by force reads fifty of a kind, and hears of each kind."""
     card = put(put(PORTABLE, "/version", 1), "/description", 2)
-    with pytest.raises(CardsignError, match="expected a string; 1 more such problems"):
+    with pytest.raises(CardsignError, match="expected a string; 1 more such problem"):
         sign(card, alice)
 
     notes = sign({**PORTABLE, "skills": [{}] * 3000, "iconUrl": 7}, alice, force=True).notes
