@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cardsign.batch import Batch
+from cardsign.card.profiles import ProfileName
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
@@ -170,6 +171,7 @@ class VerifierOptions:
     here: bool = True  # look for a policy in the working directory too
     statements: tuple[Path, ...] = ()
     accept: Accept | None = None
+    only: tuple[ProfileName, ...] = ()
     at: datetime | None = None
     insecure: bool = False
     credential: str | None = None
@@ -193,8 +195,11 @@ class VerifierOptions:
         policy = load_policy(self.trust_file, here=self.here) or Policy()
         if self.issuer is not None and policy.path is not None:
             policy.issuer(self.issuer)
-        if self.accept is not None:
-            issuers = tuple(replace(issuer, accept=self.accept) for issuer in policy.issuers)
+        if self.accept or self.only:
+            issuers = tuple(
+                replace(issuer, accept=self.accept or issuer.accept, only=self.only)
+                for issuer in policy.issuers
+            )
             policy = replace(policy, issuers=issuers)
         statements = load_statements(self.statements)
         return Batch(Verifier(policy, net=net), subject, by_origin, statements, self.at)
@@ -214,7 +219,9 @@ class VerifierOptions:
         if self.origin is not None:
             holder += f", at {self.origin}"
         accept = self.accept or "full"
-        return Policy.from_jwks(keys, name=holder, origin=self.origin, accept=accept)
+        return Policy.from_jwks(
+            keys, name=holder, origin=self.origin, accept=accept, only=self.only
+        )
 
     def _keys(self, name: str) -> JwkSet:
         """Return the keys that ``--jwks`` names, in a file or at a URL."""

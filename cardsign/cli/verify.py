@@ -14,6 +14,7 @@ import click
 
 from cardsign import errors
 from cardsign.batch import Batch, Outcome, attempt, heaviest, verify_many
+from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import STDIO, Answer, Group, safe, say, show
@@ -32,8 +33,8 @@ MAX_JOBS: Final = 64  # processes
 
 @frame.command(
     advanced=(
-        *("--statements", "--at", "--accept", "--audience", "--jobs", "--cluster", "--serve"),
-        "--insecure-loopback-http",
+        *("--statements", "--at", "--accept", "--profile", "--audience", "--jobs", "--cluster"),
+        *("--serve", "--insecure-loopback-http"),
     ),
     example=(
         "cardsign verify signed.json --jwks jwks.json\n"
@@ -54,6 +55,13 @@ MAX_JOBS: Final = 64  # processes
     metavar="TIME",
     type=read_stamp,
     help="Judge as of another time, such as 2026-01-31T18:00:00Z; nothing is trusted then.",
+)
+@click.option(
+    "--profile",
+    "only",
+    type=click.Choice(FULL_PROFILES),
+    multiple=True,
+    help="Count only signatures of this profile; served-as-is is the strictest.",
 )
 @click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
 @click.option(
