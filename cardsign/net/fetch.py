@@ -390,7 +390,7 @@ REFRESH_INTERVAL: Final = 300
 #: Seconds after which one that gave no answer is asked again; a failure takes up to ten.
 RETRY_INTERVAL: Final = 30
 COOLDOWN: Final = 60.0  # seconds between two early requests for one URL
-MAX_PAGES: Final = 1024  # URLs whose answers are kept
+MAX_BYTES: Final = 64 * 1024 * 1024  # of answers that are kept: those of a thousand peers and more
 
 _SECONDS: Final = re.compile(r"[0-9]{1,10}")  # 2**31 is what RFC 9111 1.2.2 wants us to hold
 # RFC 9110 8.8.3, bounded: what we store of a peer's choice we also send back to it.
@@ -452,6 +452,10 @@ class _Page:
     ended: float = float("-inf")
     hurried_at: datetime | None = None
 
+    def size(self) -> int:
+        """Return the bytes that it counts for, which bounds the number of URLs as well."""
+        return 4096 + len(self.good.untrusted_body)
+
 
 class DocumentFetcher:
     """Fetches documents for any number of threads. Its methods raise nothing of their own.
@@ -509,7 +513,7 @@ class DocumentFetcher:
                 with self._lock:  # it is the newest now; the oldest ones are forgotten
                     self._pages.pop(key, None)
                     self._pages[key] = page
-                    while len(self._pages) > MAX_PAGES:
+                    while sum(map(_Page.size, self._pages.values())) > MAX_BYTES:
                         self._pages.pop(next(iter(self._pages)))
             return page.last
 

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -135,8 +136,8 @@ def test_out_of_turn(fetcher: DocumentFetcher, peer: Host) -> None:
 def test_the_memory_is_bounded(
     network: Network, peer: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of so many URLs the oldest answers are forgotten first, and cooldowns with them."""
-    monkeypatch.setattr("cardsign.net.fetch.MAX_PAGES", 2)
+    """Of so many bytes the oldest answers are forgotten first, and cooldowns with them."""
+    monkeypatch.setattr("cardsign.net.fetch.MAX_BYTES", 2 * (4096 + len(CARD)))
     fetcher = DocumentFetcher(network.settings(), now=clock)
     for number in (1, 2, 1, 3, 1, 2, 3):
         ask(fetcher, f"{URL}?v={number}")
@@ -144,6 +145,16 @@ def test_the_memory_is_bounded(
     for number in (1, 2, 3, 1):
         ask(fetcher, f"{URL}?v={number}", fresh=True)
     assert len(peer.requests) == 10
+
+
+def test_a_thousand_peers_are_remembered(fetcher: DocumentFetcher) -> None:
+    """Each with its card, a release and three keysets, whose cooldowns hold as well."""
+    urls = [f"https://peer-{peer}.example/{path}" for peer in range(1000) for path in range(5)]
+    empty = FetchResult(URL, "found", bytes(3000))
+    with patch.object(fetcher, "_request", side_effect=lambda *_, **__: (empty, 300)) as request:
+        for url in 2 * urls:
+            ask(fetcher, url)
+    assert request.call_count == len(urls)
 
 
 # ------------------------------------------------------------------ many at once
