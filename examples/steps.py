@@ -14,7 +14,7 @@ import click
 from cardsign.cli.main import run_words
 
 #: The lines of a verdict that matter where it is about time.
-VERDICT = ("trusted:", "untrusted:", "current", "statements")
+VERDICT = ("trusted:", "untrusted:", "current", "keyset")
 #: Stands for lines that are not shown.
 CUT = "[...]"
 
