@@ -138,26 +138,25 @@ class Site:
 
     @cached_property
     def _claims(self) -> dict[str, list[str]]:
-        """By path: the agents whose cards name it; the root alone, if its card does."""
+        """By path: the agents whose cards name it."""
         claims = defaultdict[str, list[str]](list)
         for name, agent in self.agents.items():
             for path in sorted(set[str]().union(*agent.paths.values())):
                 claims[path].append(name)
-        if self.root:
-            names = {EXTENDED_PATH}.union(*self.root.paths.values())
-            claims |= {path: [self.root.name] for path in names}
         return claims
 
     def find_interface(self, path: str) -> Agent | None:
-        """Return the agent whose card names a path; None where several do."""
+        """Return the root, if its card names a path, or else the only agent whose card does."""
         names = self._claims.get(path, ())
+        if self.root and (self.root.name in names or path == EXTENDED_PATH):
+            return self.root
         return self.agents[names[0]] if len(names) == 1 else None
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each place that several cards name, so that none is served there."""
+        """Yield a line for each place that several cards name; at most the root is served there."""
         for path, names in self._claims.items():
             if len(names) > 1:
-                yield f"agents {' and '.join(names)} name {path}; none of them is served there"
+                yield f"agents {' and '.join(names)} name {path}; none but the root is served there"
 
 
 class Publications:
