@@ -303,6 +303,8 @@ def _matters(part: Uncovered) -> bool:
 
 # Is it a card?
 
+_CALLED: Final = ("supportedInterfaces", "supported_interfaces", "url")
+
 
 def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iterator[Finding]:
     """Yield what is passed over; refuse the card for what may not be."""
@@ -338,7 +340,8 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
     if not problems:  # what would make every verifier refuse it: its endpoints (V4)
         try:
             check_interfaces(document, None)
-            if card.a2a_version == "none":  # additional interfaces alone, which no client calls
+            # Of additional interfaces alone, or of a name that no schema has, no client is made.
+            if not any(document.get(name) for name in _CALLED):
                 raise CardRefused("card.no_interface", "the card names no endpoint")
         except CardRefused as refusal:
             problems.append(refusal.finding)

@@ -486,6 +486,15 @@ FORCIBLE: dict[str, tuple[dict[str, Any], str, str]] = {
         {**without(PORTABLE, "/supportedInterfaces"), "additionalInterfaces": [{"url": "u"}]},
         *("card.no_interface", ""),
     ),
+    "of 0.3, additional interfaces alone": (without(OLD, "/url"), "card.no_interface", ""),
+    "of 0.3, a url that no schema has": (
+        {**without(OLD, "/url"), "Url": OLD["url"]},
+        *("card.no_interface", ""),
+    ),
+    "no interface beside additional ones": (
+        {**without(OLD, "/url"), "supportedInterfaces": []},
+        *("card.no_interface", ""),
+    ),
     "an interface without url": (
         put(PORTABLE, "/supportedInterfaces/0/url", ""),
         *("card.interface_url", "/supportedInterfaces/0/url"),

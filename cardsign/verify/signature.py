@@ -285,7 +285,8 @@ def _why_it_may_not_count(
     message = f"the signature is good, but made by the rule {profile}, which does not count here"
     if leaves.count:
         message += f" and leaves {some_of(leaves.pointers, leaves.count)} unsigned"
-    return "other-profile", Finding("sig.other_profile", message, Place(path))
+    fix = "" if profile in DEFAULT_PROFILES else "Ask the issuer to sign for served-as-is as well."
+    return "other-profile", Finding("sig.other_profile", message, Place(path), fix)
 
 
 def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust, now: datetime) -> Finding | None:
