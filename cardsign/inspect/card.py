@@ -290,8 +290,9 @@ _CREWAI: Final = frozenset({"sig.typ_forbidden", "sig.header_overlap"})
 _CHANGED: Final = Finding(
     "sig.bad",
     "the signature fits this card by no profile and in no known spelling: changed after signing, "
-    "or signed by a rule that is not known here (a2a-sdk before 1.1.4, crewAI)",
-    fix="Ask the issuer which card it signed, and compare: cardsign diff SIGNED_CARD CARD",
+    "signed with another key under this kid, or by a rule that is not known here "
+    "(a2a-sdk before 1.1.4, crewAI)",
+    fix="Ask the issuer for its key and card, and compare: cardsign diff SIGNED_CARD CARD",
 )
 
 
