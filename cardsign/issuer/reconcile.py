@@ -404,8 +404,11 @@ def renew_release(work: Work, plan: releases.ReleasePlan, *, force: bool = False
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
     """Begin the rotation of these active keys, or of all, and close the gaps."""
-    work.store.commit(agenda.replace_key, kids, now=work.now)
-    return reconcile(work)
+    earlier = {key.thumbprint for key in work.store.load().keys if key.times.replaced}
+    state = work.store.commit(agenda.replace_key, kids, now=work.now)
+    begun = [key for key in state.keys if key.times.replaced and key.thumbprint not in earlier]
+    verb, past = "begin the rotation of", "began the rotation of"
+    return reconcile(work, _describe(work, verb, past, [key.named for key in begun]))
 
 
 def _describe(work: Work, verb: str, past: str, lines: Iterable[str]) -> list[str]:
