@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 5000
 SECONDS: Final = 60.0  # for a server in all, the installation of a program by npx or uvx included
-SAVE_IT: Final = "See what it says itself; or save its answer to tools/list, and build from that."
+SAVE_IT: Final = (
+    "Serve POST /mcp for --ask-mcp; or save its answer to tools/list and build from it."
+)
 
 
 def ask_servers(
@@ -96,7 +98,7 @@ def _list_tools(server: Any, place: SourceValue, guard: McpTransport | None = No
             cause = cause.exceptions[0]
         problem = cut(str(cause).partition("\n")[0]) or type(cause).__name__
         if isinstance(cause, TimeoutError):
-            problem = f"it did not answer within {SECONDS:.0f} seconds"
+            problem = f"no answer in {SECONDS:.0f} s, as of one that frames by Content-Length"
         message = f"the server gave no list of tools: {problem}"
         raise place.refuse("build.unsupported", message, hint=SAVE_IT) from None
     data = json.dumps(answer).encode()
