@@ -216,7 +216,7 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
     Of all issuers, or those with NAME, it shows the newest statements that trust.lock and this
     user's cache lead to, and when they expire.
 
-    Exit status: 0 no required peer needs action; 1 something needs action now or soon; 2 a fault
+    Exit status: 0 no required peer needs action; 1 something needs action now; 2 a fault
     of this machine. Optional peers do not change it.
     """
     policy = verifier.needed_policy(trust_file)
