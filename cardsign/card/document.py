@@ -44,14 +44,12 @@ class Card:
         untrusted_bytes: bytes,
         *,
         max_bytes: int = MAX_CARD_BYTES,
-        max_signatures: int = MAX_SIGNATURES,
     ) -> Card:
         """Read a card.
 
         Args:
             untrusted_bytes: The card as received.
             max_bytes: Bytes that are read at most.
-            max_signatures: Entries of `signatures` that are read at most.
 
         Raises:
             JsonRefused: As :func:`~cardsign.card.strictjson.parse_object`, then
@@ -65,9 +63,7 @@ class Card:
         if not is_small and count_values(unsigned(document)) > MAX_CARD_VALUES:
             message = f"the card is made of more than {MAX_CARD_VALUES} values"
             raise JsonRefused("json.too_many_values", message)
-        card = cls.from_object(document)
-        _signatures(document, max_signatures)
-        return card
+        return cls.from_object(document)
 
     @classmethod
     def from_object(cls, document: Mapping[str, Json]) -> Card:
@@ -80,7 +76,7 @@ class Card:
             CardRefused: As for :meth:`from_bytes`.
         """
         _refuse_two_spellings(document, (CARD_1_0, CARD_0_3), ())
-        return cls(document, _a2a_version(document), _signatures(document, MAX_SIGNATURES))
+        return cls(document, _a2a_version(document), _signatures(document))
 
 
 def check_is_agent_card(payload: Mapping[str, Json]) -> None:
@@ -176,15 +172,15 @@ def _a2a_version(document: Mapping[str, Json]) -> DocumentVersion:
     return "0.3" if is_0_3 else "none"
 
 
-def _signatures(document: Mapping[str, Json], most: int) -> tuple[Json, ...]:
+def _signatures(document: Mapping[str, Json]) -> tuple[Json, ...]:
     signatures = document.get("signatures")
     if signatures is None:
         return ()
     if not isinstance(signatures, list):
         expected = f"expected a list of signature objects, found {kind_of(signatures)}"
         raise CardRefused("card.signatures_shape", expected, path="/signatures")
-    if len(signatures) > most:
-        text = f"{len(signatures)} signatures; at most {most} are read"
+    if len(signatures) > MAX_SIGNATURES:
+        text = f"{len(signatures)} signatures; at most {MAX_SIGNATURES} are read"
         raise CardRefused("card.signatures_too_many", text, path="/signatures")
     return tuple(signatures)
 
@@ -196,17 +192,17 @@ def _names_of(
     """Return the schema names of an object.
 
     Returns:
-        All of them; each by its folded form; and of each under which messages stand, whether it
-        holds a map, and its messages.
+        Those under which no message stands; each by itself and by its folded form; and of each of
+        the others whether it holds a map, and its messages.
     """
     names: dict[str, str] = {}
     below: dict[str, tuple[bool, tuple[Message, ...]]] = {}
     for name, field in ((n, f) for message in messages for n, f in message.fields.items()):
-        names[fold(name)] = name
+        names |= {fold(name): name, name: name}
         if field.message is not None:
             _, others = below.get(name, (False, ()))
             below[name] = field.shape == "map", (*others, field.message)
-    return frozenset(names.values()), names, below
+    return frozenset(names.values()) - below.keys(), names, below
 
 
 def _refuse_two_spellings(
@@ -217,12 +213,12 @@ def _refuse_two_spellings(
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes depends on their order.
     """
-    exact, names, below = _names_of(messages)
-    if exact.issuperset(value) and below.keys().isdisjoint(value):  # true of most objects
+    leaves, names, below = _names_of(messages)
+    if leaves.issuperset(value):  # true of most objects
         return
     spelled: dict[str, str] = {}
     for name, child in value.items():
-        schema_name = name if name in exact else names.get(fold(name))
+        schema_name = names.get(name) or names.get(fold(name))
         if schema_name is None:
             continue
         if spelled.setdefault(schema_name, name) != name:

@@ -73,12 +73,13 @@ def interfaces_of(
             underscores; else only as the schemas spell them.
     """
     root = _by_name(document, any_spelling)
-    for schema_name, (name, value) in root.items():
+    for schema_name, value in root.items():
         member = _MEMBERS.get(schema_name)
         if member is None or value is None:
             continue
+        name = _spelled(document, member)
         if member == "url":
-            binding, version = _value(root, "preferredTransport"), _value(root, "protocolVersion")
+            binding, version = root.get("preferredTransport"), root.get("protocolVersion")
             transport = DEFAULT_TRANSPORT if binding is None else binding
             yield Interface((name,), member, value, transport, version)
         elif not isinstance(value, list):
@@ -86,18 +87,17 @@ def interfaces_of(
         else:
             for index, element in enumerate(value):
                 entry = _by_name(members_of(element), any_spelling)
-                binding = _value(entry, BINDING_MEMBERS[member])
+                binding = entry.get(BINDING_MEMBERS[member])
                 if any_spelling and binding is None:  # some readers take the other form's name
-                    binding = _value(entry, "protocolBinding") or _value(entry, "transport")
+                    binding = entry.get("protocolBinding") or entry.get("transport")
                 speaks = entry if member == "supportedInterfaces" else root
-                spelled, url = entry.get("url", ("url", None))
                 yield Interface(
-                    (name, str(index), spelled),
+                    (name, str(index), _spelled(members_of(element), "url")),
                     member,
-                    url,
+                    entry.get("url"),
                     binding,
-                    _value(speaks, "protocolVersion") if isinstance(element, dict) else None,
-                    _value(entry, "tenant"),
+                    speaks.get("protocolVersion") if isinstance(element, dict) else None,
+                    entry.get("tenant"),
                 )
 
 
@@ -121,15 +121,18 @@ def list_origins(document: Mapping[str, Json]) -> list[str]:
     return list(dict.fromkeys(str(url.origin) for url in urls))
 
 
-def _by_name(value: Mapping[str, Json], any_spelling: bool) -> Mapping[str, tuple[str, Json]]:
-    """Return the members by the schema's names, each as it is spelled there, and its value."""
-    if not any_spelling or value.keys() <= _NAMES:
-        return {name: (name, child) for name, child in value.items()}
-    return {_FOLDED.get(fold(name), name): (name, child) for name, child in value.items()}
+def _by_name(value: Mapping[str, Json], any_spelling: bool) -> Mapping[str, Json]:
+    """Return the members by the schema's names."""
+    if not any_spelling or _NAMES.issuperset(value):
+        return value
+    return {_FOLDED.get(fold(name), name): child for name, child in value.items()}
 
 
-def _value(members: Mapping[str, tuple[str, Json]], name: str) -> Json:
-    return members.get(name, ("", None))[1]
+def _spelled(value: Mapping[str, Json], member: str) -> str:
+    """Return the name of a member of the schema as it is spelled there."""
+    if member in value:
+        return member
+    return next((name for name in value if _FOLDED.get(fold(name)) == member), member)
 
 
 # Where they may stand.

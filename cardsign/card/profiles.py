@@ -339,6 +339,8 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """
     harmless = (Excuse.SCHEMA_DEFAULT, Excuse.SAME_AS_1_0)
     parts = [part for part in payload.uncovered if part.excuse not in harmless]
+    if not parts:
+        return LeftOpen()
     failing = [part for part in parts if part.excuse is None or not accept_lossy]
     accepted = [part for part in parts if part.excuse is not None and accept_lossy]
     first = (*failing[:MAX_LISTED], *accepted)[:MAX_LISTED]

@@ -46,5 +46,4 @@ def named(alg: object, among: Collection[str]) -> VerifyAlg | None:
     It is one of the table, whatever else is in `among`.
     """
     name = "EdDSA" if alg == ED25519 else alg
-    accepted = (algorithm for algorithm in ALGORITHMS if algorithm in among)
-    return next((algorithm for algorithm in accepted if algorithm == name), None)
+    return next((row for row in ALGORITHMS if row == name and row in among), None)

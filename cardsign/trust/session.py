@@ -134,7 +134,7 @@ class Session:
         release: The newest release statement so far.
         jwks: The newest key set of a `jwks` anchor so far.
         passed: The keyset statements from the anchor to the newest, in order.
-        verdicts: The last trusted verdict on each subject, for :mod:`cardsign.verify.verifier`.
+        verdicts: The last trusted verdict on each URL, for :mod:`cardsign.verify.verifier`.
         cards: URLs at which a trusted card was seen; it may not vanish from there.
         guard: Held by whoever asks.
     """

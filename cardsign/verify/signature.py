@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from cardsign.card.document import TOKEN_CLAIMS, check_is_agent_card
@@ -185,12 +184,12 @@ def matching_payload(
     Raises:
         SignatureRefused: Header and key do not go together; no payload is looked at then.
     """
-    tried: set[bytes] = set()
+    tried: list[bytes] = []
     for profile in PROFILES:
         payload = payloads.of(profile)
         if payload is None or payload.data in tried:
             continue
-        tried.add(payload.data)
+        tried.append(payload.data)
         try:
             check_entry(entry, payload.data, key)
         except SignatureRefused as refusal:
@@ -333,17 +332,16 @@ def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) ->
     Its interfaces are elsewhere (rule V4), it is no Agent Card (decision E1, whatever the typ), or
     it cannot be read who may call.
     """
-    checks: tuple[Callable[[], object], ...] = (
-        partial(
-            check_interfaces, payload.value, trust.issuer.places, trust.origins, trust.reserved
-        ),
-        partial(check_is_agent_card, payload.value),
-        partial(check_security, payload.value, payloads.members),
+    value, places = payload.value, (trust.issuer.places, trust.origins, trust.reserved)
+    checks: tuple[tuple[Callable[..., None], tuple[object, ...]], ...] = (
+        (check_interfaces, places),
+        (check_is_agent_card, ()),
+        (check_security, (payloads.members,)),
     )
     reasons = []
-    for check in checks:
+    for check, arguments in checks:
         try:
-            check()
+            check(value, *arguments)
         except CardRefused as refusal:
             # A lossy payload has its places elsewhere than the card has them.
             where = refusal.path if payload.rewritten is None else ""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
 _LOG: Final = logging.getLogger(__name__)
 # Quiet, unless the program that uses the package listens.
 logging.getLogger("cardsign").addHandler(logging.NullHandler())
-#: Subjects of one issuer, such as URLs, whose last verdict is kept.
+#: URLs of one issuer whose last verdict is kept.
 MAX_VERDICTS: Final = 256
 LockPaths: TypeAlias = Path | str | Sequence[Path | str]
 
@@ -261,11 +261,12 @@ class Verifier:
         with session.guard:
             trust = session.resolve(statements, now, historic=historic)
         matter = (data, stop_early, trust)
-        if not historic and (report := _remembered(session, subject, matter, now)) is not None:
+        is_kept = subject.url is not None and not historic
+        if is_kept and (report := _remembered(session, subject, matter, now)) is not None:
             return report
         inquiry = Inquiry(subject, self.policy, trust, now)
         report = judge_card(data, inquiry, stop_early=stop_early, historic=historic)
-        if report.verdict == "trusted":
+        if is_kept and report.verdict == "trusted":
             if len(session.verdicts) >= MAX_VERDICTS:
                 session.verdicts.clear()
             # Without the card, which is the caller's to change.
