@@ -31,7 +31,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
@@ -379,9 +379,10 @@ class _Walk:
     ) -> Iterator[Uncovered]:
         """Yield what is not held of a message; else of the elements of a list or map of messages.
 
-        `element_of` is the field of that list or map.
+        `element_of` is the field of that list or map, or the one that holds free-form content.
         """
         current, old = messages if is_message else (None, None)
+        is_free = element_of is not None and element_of.kind == "free"
         for token, child in node.children():
             is_held = child in self.held
             if is_held and not isinstance(child.value, dict | list):
@@ -393,9 +394,11 @@ class _Walk:
             secure = security or any(entry.security for entry in fields)
             if not is_held:
                 excuse = self._excuse_element(child, element_of)
-                if is_message:
+                if is_message and not is_free:
                     excuse = self._excuse(node, child, place, secure, field, old_field)
                 yield Uncovered(child, place, secure, excuse)
+            elif is_free:  # at any depth, and whatever stands beside
+                yield from self.parts(child, place, messages, secure, element_of)
             elif is_message:
                 below = (_message_of(field), _message_of(old_field))
                 is_one = isinstance(child.value, dict) and all(f.shape != "map" for f in fields)
@@ -499,11 +502,14 @@ def says_the_same(node: Node, tokens: Tokens, payload: Payload, beside: Mapping[
 
 
 def _old_interfaces(payload: Payload) -> list[Interface]:
-    """Return the 1.0 interfaces of the payload that speak 0.x."""
+    """Return the 1.0 interfaces of the payload that speak 0.x.
+
+    One without a version counts as 0.3: a2a-sdk's server repeats it so in members of 0.3.
+    """
     return [
-        interface
+        replace(interface, version=interface.version or "0.3")
         for interface in interfaces_of(payload.value)
-        if interface.written_in == "1.0" and str(interface.version or "").startswith("0.")
+        if interface.written_in == "1.0" and str(interface.version or "0.3").startswith("0.")
     ]
 
 

@@ -322,6 +322,22 @@ def test_a_connection_may_leave_out_what_has_a_default(pointer: str, absent: str
     assert excuses(card, "prune-empty")["/url"] is SAME
 
 
+#: As a2a-sdk's server publishes an interface that was made without a protocol_version.
+WITHOUT_VERSION = without(DUAL, "/supportedInterfaces/0/protocolVersion")
+
+
+def test_an_interface_without_a_version_is_repeated_as_one_of_0_3() -> None:
+    """Nothing new is said, as long as the connection is its own and of 0.3."""
+    assert excuses(WITHOUT_VERSION, "prune-empty") == excuses(DUAL, "prune-empty")
+    for pointer, value in {
+        "/url": "https://evil.example/old",
+        "/preferredTransport": "GRPC",
+        "/protocolVersion": "0.2.6",
+    }.items():
+        found = excuses(put(WITHOUT_VERSION, pointer, value), "prune-empty", accept_lossy=True)
+        assert tuple(where for where, excuse in found.items() if excuse is None) == CONNECTION
+
+
 #: What is put into DUAL where, and what fails for it if not that alone.
 SAYS_OTHERWISE: dict[str, tuple[Any, ...]] = {
     "another url": ("/url", "https://evil.example/old", CONNECTION),
@@ -461,6 +477,18 @@ BY_VALUE_ROWS: dict[str, tuple[Any, ...]] = {
         [{"uri": "u", "params": {"a": {"b": [None, ""]}}}],
         "/capabilities/extensions/0/params",
     ),
+    **{
+        f"an empty beside others in free-form content, {where}": (
+            "/capabilities/extensions",
+            [{"uri": "u", "params": params}],
+            f"/capabilities/extensions/0/params/{where}",
+        )
+        for where, params in {
+            "e": {"n": 1, "e": ""},
+            "c/0": {"c": [{"d": []}, 2]},
+            "a/b/1": {"a": {"b": [1, {"d": None}], "type": False}},
+        }.items()
+    },
     "the protobuf spelling of an empty": ("/icon_url", ""),
 }
 
