@@ -20,7 +20,7 @@ from cardsign.net import fetch
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS, FetchResult, Refresh, SuppliedStatements, no_answer
 from cardsign.urls import Place, card_url, parse_origin, parse_url
-from cardsign.verify.report import Answers, Report, ask_again
+from cardsign.verify.report import Answers, Report, ask_again, logged
 
 if TYPE_CHECKING:
     from cardsign.verify.verifier import Verifier
@@ -107,7 +107,7 @@ def _look_once(
     answer = verifier.fetcher.fetch_card(url, fresh=fresh, legacy=legacy, issuer=owner)
     if answer.outcome != "found" and not answer.untrusted_body:
         report = replace(_report_no_card(answer, owner, seen), historic=at is not None)
-        return Discovery(answer.url, replace(report, checked_at=at or verifier.clock()))
+        return Discovery(answer.url, logged(replace(report, checked_at=at or verifier.clock())))
     here, origin = Subject(url=answer.url), parse_url(answer.url).origin
     owner = find(_at(subject, answer.url))
     # A caller that names an issuer or an origin as well wants more than the URL says, not less: one

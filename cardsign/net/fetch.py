@@ -61,7 +61,7 @@ def check_json_type(headers: Headers, url: Url) -> None:
 
 def status_hint(status: int) -> str:
     """Return what to do about a status that is no answer."""
-    if 300 <= status < 400:
+    if 300 <= status < 400 and status != 304:
         return "Redirects are not followed; give the address at which it lies."
     if status in (401, 403):
         return "It asks who you are, and no credential is sent here. Ask its operator."

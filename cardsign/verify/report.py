@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -14,6 +15,10 @@ from cardsign.card.values import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError
 from cardsign.findings import Finding, cut, rate_findings
 from cardsign.times import second
+
+_LOG: Final = logging.getLogger(__name__)
+# Quiet, unless the program that uses the package listens.
+logging.getLogger("cardsign").addHandler(logging.NullHandler())
 
 Answer = Literal["yes", "no", "unknown"]
 Verdict = Literal["trusted", "untrusted", "invalid", "indeterminate"]
@@ -335,6 +340,14 @@ _OF_TWO_AGES: Final = {
     *("key.expired", "key.revoked", "key.unknown", "statement.expired", "statement.gap"),
     *("statement.keyset", "statement.rollback"),
 }
+
+
+def logged(report: Report) -> Report:
+    """Return a verdict, which is logged unless it is `trusted`."""
+    if report.verdict != "trusted" and _LOG.isEnabledFor(logging.INFO):
+        subject = ascii(report.subject or "nobody")
+        _LOG.info("%s: %s (%s)", subject, report.verdict, report.reasons[0].code)
+    return report
 
 
 def ask_again(report: Report) -> bool:

@@ -21,7 +21,7 @@ from cardsign.errors import CardRefused, InputRefused
 from cardsign.findings import Finding, Place
 from cardsign.trust.session import IssuerTrust, end_of
 from cardsign.urls import interface_url
-from cardsign.verify.report import Answers, Report, SignatureReport, StatementUsed, Verdict
+from cardsign.verify.report import Answers, Report, SignatureReport, StatementUsed, Verdict, logged
 from cardsign.verify.signature import Inquiry, examine_signature
 
 
@@ -313,13 +313,9 @@ def beside_its_public_card(extended: Report, public: Report) -> Report:
     else:
         ends = [end for end in (extended.valid_until, public.valid_until) if end is not None]
         return replace(extended, valid_until=min(ends, default=None))
-    return replace(
-        extended,
-        verdict="indeterminate" if public.verdict == "indeterminate" else "untrusted",
-        reasons=(reason, *extended.reasons),
-        valid_until=None,
-        card=None,
-    )
+    verdict: Verdict = "indeterminate" if public.verdict == "indeterminate" else "untrusted"
+    reasons = (reason, *extended.reasons)
+    return logged(replace(extended, verdict=verdict, reasons=reasons, valid_until=None, card=None))
 
 
 def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[object, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, T
 from cardsign.trust.session import IssuerTrust, Session, StatementCache
 from cardsign.trust.walk import NO_STATEMENTS, Statements, SuppliedStatements, read_supplied
 from cardsign.urls import card_url, parse_url
-from cardsign.verify.report import Report, VerifiedCard, trusted_card
+from cardsign.verify.report import Report, VerifiedCard, logged, trusted_card
 from cardsign.verify.signature import Inquiry
 from cardsign.verify.verdict import beside_its_public_card, judge_card
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
     from cardsign.net.endpoints import Credential
     from cardsign.net.fetch import DocumentFetcher, FetchSettings
 
-_LOG: Final = logging.getLogger(__name__)
-# Quiet, unless the program that uses the package listens.
-logging.getLogger("cardsign").addHandler(logging.NullHandler())
 #: URLs of one issuer whose last verdict is kept.
 MAX_VERDICTS: Final = 256
 LockPaths: TypeAlias = Path | str | Sequence[Path | str]
@@ -256,7 +252,7 @@ class Verifier:
         issuer = self.policy.find(subject)
         if issuer is None:
             inquiry = Inquiry(subject, self.policy, None, now)
-            return _logged(judge_card(data, inquiry, stop_early=stop_early, historic=historic))
+            return logged(judge_card(data, inquiry, stop_early=stop_early, historic=historic))
         session = self.session(issuer)
         with session.guard:
             trust = session.resolve(statements, now, historic=historic)
@@ -271,7 +267,7 @@ class Verifier:
                 session.verdicts.clear()
             # Without the card, which is the caller's to change.
             session.verdicts[subject] = (matter, replace(report, card=None))
-        return _logged(report)
+        return logged(report)
 
     def judge_extended(
         self,
@@ -394,13 +390,6 @@ def _remembered(
     card = payload.value if payload else received.members
     remembered: Report = replace(report, checked_at=now, card=card)
     return remembered
-
-
-def _logged(report: Report) -> Report:
-    if report.verdict != "trusted" and _LOG.isEnabledFor(logging.INFO):
-        subject = ascii(report.subject or "nobody")
-        _LOG.info("%s: %s (%s)", subject, report.verdict, report.reasons[0].code)
-    return report
 
 
 def _lock_paths(policy: Policy, lock: LockPaths | Memory | None) -> tuple[Path, ...]:

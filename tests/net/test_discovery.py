@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -302,6 +303,15 @@ def test_only_a_trusted_card_is_returned(tides: Site) -> None:
         cardsign.discover(HOST, **how)
     with pytest.raises(NotTrusted, match=r"key\.unknown"):
         asyncio.run(cardsign.adiscover(HOST, **how))
+
+
+def test_no_answer_is_logged(tides: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """As a refusal is, with subject and code."""
+    looker = Looker(tides)
+    tides.documents.clear()
+    with caplog.at_level(logging.INFO, logger="cardsign"), pytest.raises(NoVerdict):
+        looker.verifier.discover(HOST)
+    assert caplog.messages == ["'tides': indeterminate (fetch.status)"]
 
 
 # ------------------------------------------------------------------ two agents of one issuer

@@ -240,16 +240,18 @@ SWAPS: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize(("served", "code"), SWAPS.values(), ids=SWAPS)
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 def test_a_swapped_card_is_refused_by_its_own_code(
-    binding: str, served: bytes, code: str, network: Network
+    binding: str, served: bytes, code: str, network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Over either binding; the same peer's own card is trusted before and after."""
+    """Over either binding, and logged; the peer's own card is trusted before and after."""
     site = tides(network, interface(binding))
     asker = partner(site)
     assert ask(asker).report.verdict == "trusted"
     site.overrides[site.host.requests[-1].target] = answering(served)
-    report = ask(asker).report
+    with caplog.at_level(logging.INFO, logger="cardsign"):
+        report = ask(asker).report
     assert (report.verdict != "trusted", report.card) == (True, None)
     assert code in codes(report)
+    assert caplog.messages[-1].endswith(f"{report.verdict} ({report.reasons[0].code})")
     site.overrides.clear()
     assert ask(asker).report.verdict == "trusted"
 

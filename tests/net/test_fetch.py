@@ -53,6 +53,7 @@ ASKING = status("401", www_authenticate=f'Basic realm="{SECRET}"')
 #: Code, answer, and what the hint says.
 REFUSED: dict[str, tuple[str, bytes, str]] = {
     "301": ("fetch.status", status("301", location="https://x.example/"), "not followed"),
+    "304": ("fetch.status", status("304"), "Check the URL."),
     "401": ("fetch.status", ASKING, "no credential is sent here"),
     "404": ("fetch.status", status("404"), "Check the URL."),
     "429": ("fetch.status", status("429"), "Try again later."),
@@ -73,7 +74,7 @@ def test_refused(code: str, answer: bytes, hint: str) -> None:
     assert SECRET not in f"{error} {error.message} {error.hint}"
     assert "127.0.0.1" in error.message
     assert hint in error.hint
-    assert ("Redirects" in error.hint) == (" answered 30" in error.message)
+    assert ("Redirects" in error.hint) == (" answered 301" in error.message)
     assert len(peer.requests) == 1  # no redirect followed, nothing tried again
 
 
