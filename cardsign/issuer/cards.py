@@ -369,9 +369,7 @@ def find_card_gaps(work: Work) -> Iterator[Gap]:
         if fault.code == "build.switched_off":
             yield from _find_withdrawal(work, fault)
             return
-        message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
-        message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
-        gaps.append(Gap(message, command=work.again))
+        gaps.append(_make_repair_gap(work, fault))
     yield from (*gaps, *find_release_gap(work, listed))
     if signed is not None and work.config.publish is not None:
         publish = partial(_publish, work, signed)
@@ -382,6 +380,13 @@ def find_card_gaps(work: Work) -> Iterator[Gap]:
         yield from _find_cards_elsewhere(work)
     if signed is None or any(gap.close is None for gap in gaps):
         yield from publishing.find_update_gap(work)
+
+
+def _make_repair_gap(work: Work, fault: errors.CardsignError) -> Gap:
+    message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
+    if fault.code == "card.origin_mismatch":
+        message += f". {fault.finding.fix}"
+    return Gap(message, command=work.again)
 
 
 def _find_withdrawal(work: Work, fault: errors.CardsignError) -> Iterator[Gap]:

@@ -333,7 +333,8 @@ def _for_people(
         waiting = []
     elif any(gap.command.startswith(RECOVER) for gap in gaps):
         waiting.append("keystore.same_custody")
-    gaps_left, why = list[Gap](), ""
+    gaps_left: list[Gap] = []
+    why = ""
     for gap in gaps:
         fault = faults.get(gap.name)
         if gap.close is not None and (fault is None or fault.code in waiting):
@@ -341,19 +342,21 @@ def _for_people(
             continue  # without a fault, another process keeps opening it
         if gap.awaits_roots and not gap.why:
             gap = gap._replace(why=why)
-        if fault and fault.code in UNLISTED and (names := publishing.name_keys_elsewhere(work)):
-            what = (
-                f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
-            )
-            gaps_left.append(Gap(what, command="cardsign keys rotate --keystore DIR"))
-            continue
-        command = gap.command
-        if not (gap.awaits_roots and gap.close is None):  # else others act first
-            command = command or work.again
-        gaps_left.append(gap._replace(what=_explain(gap, fault), command=command, close=None))
+        gaps_left.append(_hand_over(work, gap, fault))
     # After the end of a keyset nothing goes on before the roots have signed by hand.
     gaps_left.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
     return unique_gaps(gap._replace(why="") for gap in gaps_left)
+
+
+def _hand_over(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
+    """Return a gap as something that a person closes, with the command for it."""
+    if fault and fault.code in UNLISTED and (names := publishing.name_keys_elsewhere(work)):
+        message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
+        return Gap(message, command="cardsign keys rotate --keystore DIR")
+    command = gap.command
+    if not (gap.awaits_roots and gap.close is None):  # else others act first
+        command = command or work.again
+    return gap._replace(what=_explain(gap, fault), command=command, close=None)
 
 
 def _explain(gap: Gap, fault: CardsignError | None) -> str:

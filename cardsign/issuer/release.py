@@ -374,25 +374,41 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
     state, keyset = work.store.load(), work.keyset
     revoked = [key for key in state.keys if key.state == "revoked"]
     trusted = find_still_trusted(work, revoked)
-    gaps: list[Gap] = []
-    if trusted:
-        why, command = _explain_trust(work, ", ".join(key.named for key in trusted))
-        if not is_recovering:
-            gaps = [*find_release_gap(work), *publishing.find_update_gap(work)]
-            if gaps:  # closing the first one tells the verifiers
-                gaps[0] = gaps[0]._replace(why=why, until=work.now)
-        if not any(gap.close for gap in gaps):
-            gaps.append(Gap(why, command=command, until=work.now))
+    gaps = _find_telling_gaps(work, trusted, is_recovering=is_recovering) if trusted else []
     others, roots = history.stolen_with(state, keyset)
-    can_tell = any("release" in key.roles and key.state not in ENDED for key in state.keys)
     if keyset and roots and not history.unlisted_roots(state, keyset):  # else a recovery waits
         gap = _make_root_gap(work, keyset, ", ".join(key.named for key in roots))
         # No release can stop a thief whom no release key opposes; the recovery key does.
+        can_tell = any("release" in key.roles and key.state not in ENDED for key in state.keys)
         gaps.insert(len(gaps) if can_tell else 0, gap)
     yield from gaps
     yield from publishing.find_removal_gap(work)
-    thumbprints = [key.thumbprint for key in revoked if key not in trusted]
-    ended = [] if is_recovering else agenda.end_told_releases(state, thumbprints)
+    if not is_recovering:
+        thumbprints = [key.thumbprint for key in revoked if key not in trusted]
+        yield from _find_told_releases(work, state, thumbprints)
+    if names := ", ".join(key.named for key in others if not key.rotates):
+        message = f"{names} may be stolen too: sign the next keyset with other root keys"
+        yield Gap(message, command=work.again)
+
+
+def _find_telling_gaps(
+    work: Work, trusted: Sequence[KeyRecord], *, is_recovering: bool
+) -> list[Gap]:
+    """Return what tells verifiers of revoked keys that they trust; a recovery does it itself."""
+    why, command = _explain_trust(work, ", ".join(key.named for key in trusted))
+    gaps: list[Gap] = []
+    if not is_recovering:
+        gaps = [*find_release_gap(work), *publishing.find_update_gap(work)]
+        if gaps:  # closing the first one tells the verifiers
+            gaps[0] = gaps[0]._replace(why=why, until=work.now)
+    if not any(gap.close for gap in gaps):
+        gaps.append(Gap(why, command=command, until=work.now))
+    return gaps
+
+
+def _find_told_releases(work: Work, state: StoreState, thumbprints: list[str]) -> Iterator[Gap]:
+    """Yield the release keys whose revocation waited until verifiers know of these keys."""
+    ended = agenda.end_told_releases(state, thumbprints)
     if names := ", ".join(state.find(str(event["key"])).named for event in ended):
 
         def close() -> list[str]:
@@ -400,9 +416,6 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
             return [f"revoked {names}"]
 
         yield Gap(f"revoke {names}", close=close)
-    if names := ", ".join(key.named for key in others if not key.rotates):
-        message = f"{names} may be stolen too: sign the next keyset with other root keys"
-        yield Gap(message, command=work.again)
 
 
 def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
