@@ -266,12 +266,7 @@ def recover(
     previous, published = _find_newest(work, digest)
     holder = previous.root.keys[0].holder
     old, secret = recovery()
-    quorum = previous.recovery
-    listed = {key.public.thumbprint for key in quorum.keys} if quorum else set()
-    if quorum is None or old.public.thumbprint not in listed:
-        message = "this is no recovery key of the newest statement"
-        hint = "Name the file of one that it lists: cardsign keyset show --json."
-        raise errors.SigningRefused("sign.no_key", message, hint=hint)
+    quorum = _find_recovery_keys(previous, old)
     present = {role for key in store.state.keys for role in key.roles}
     missing = [role for role in ROTATING if role not in present]
     # Everything is asked before anything is written, so that a slip leaves nothing half made.
@@ -286,18 +281,25 @@ def recover(
     roots = Quorum(1, (RootKey(root.public, holder),))
     content = replace(previous, root=roots, recovery=quorum, revoked=frozenset())
     over = lost.union(key.public.thumbprint for key in previous.root.keys)
-    content = keysets.following(
-        keysets.revoking(content, over),
-        store.state,
-        now=now,
-        until=now + keysets.KEYSET_LIFETIME,
-    )
+    until = now + keysets.KEYSET_LIFETIME
+    content = keysets.following(keysets.revoking(content, over), store.state, now=now, until=until)
     with of_the_user("the draft"):
         draft = keysets.draft_next(content, previous, now=now, recovery=True)
     signed = keysets.with_signatures(draft, [old, root])
     with _written(new_recovery_out, envelope):
         record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
     return signed, record
+
+
+def _find_recovery_keys(keyset: KeysetStatement, key: PrivateKey) -> Quorum:
+    """Return the recovery keys of a statement; `key` has to be among them."""
+    quorum = keyset.recovery
+    listed = {listed.public.thumbprint for listed in quorum.keys} if quorum else set()
+    if quorum is None or key.public.thumbprint not in listed:
+        message = "this is no recovery key of the newest statement"
+        hint = "Name the file of one that it lists: cardsign keyset show --json."
+        raise errors.SigningRefused("sign.no_key", message, hint=hint)
+    return quorum
 
 
 @contextmanager

@@ -67,9 +67,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; says on stderr where, once requests are accepted.
 
-    On SIGHUP settings and tokens are read again, and no request is dropped. What is wrong with
-    them is a line on stderr, and the server goes on as before. The address, `workers`, `threads`
-    and `access_log` stay until it is started again.
+    On SIGHUP it reads settings and tokens again, and drops no request; what is wrong is logged.
+    The address, `workers`, `threads` and `access_log` stay.
 
     Args:
         location: A publication directory, or a folder of them, one for each agent.
@@ -78,19 +77,16 @@ def serve(
         as_json: Say where as one JSON object on stdout as well, for programs that start this.
 
     Raises:
-        UsageFault: ``usage.conflict``: `bind` is no address; ``usage.not_installed``: metrics are
-            wanted; ``config.malformed``.
-        ServeFault: ``serve.bind``, ``serve.worker_died``, ``serve.token_file``, and what
-            :class:`cardsign.server.site.Publications` raises.
-        FileFault: A published file, or the token file, cannot be read.
+        UsageFault: ``usage.conflict`` of `bind`; ``usage.not_installed``; ``config.malformed``.
+        ServeFault: ``serve.bind``, ``serve.worker_died``, ``serve.token_file``, and others of
+            :class:`cardsign.server.site.Publications`.
     """
     log_to_stderr()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which would end a server that only starts
     host, port = split_address(bind, "--bind takes HOST:PORT")
     settings = read_settings()
     check_settings(settings)
-    # What workers go by, since the operator's own file may be broken when one is started again, and
-    # one in /tmp be swept away. It has no lock, with which a worker that is killed could end.
+    # A worker may be started again while the operator's file is broken. No lock: it may be killed.
     checked, reloads = multiprocessing.RawArray("c", MAX_CHECKED), multiprocessing.Value("L", 0)
     with (
         reserve_address(host, port) as address,
@@ -100,10 +96,7 @@ def serve(
         publications = Publications(location, settings)  # fails before anything listens
         share(settings, checked)
         if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
-            log.warning(
-                "slow clients can hold threads of this server; put a proxy that reads requests "
-                "whole in front, and say so: behind_proxy = true"
-            )
+            log.warning("slow clients can hold its threads: put a proxy in front (behind_proxy)")
         server = make_server(settings, address)
 
         def reload(*_: object) -> None:

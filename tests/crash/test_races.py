@@ -35,9 +35,9 @@ def attempt(place: StorePlace, now: datetime) -> str | None:
     return step and step.action
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def racers() -> Iterator[ProcessPoolExecutor]:
-    """The processes, which live through all the steps."""
+    """The processes, which live through all the steps, with the environment of the test."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(RACERS, mp_context=spawn) as pool:
         yield pool
