@@ -9,20 +9,19 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache, partial
 from itertools import chain
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.errors import InputRefused, LocalFault, UsageFault, install_hint
-from cardsign.findings import Finding, ScanResult
+from cardsign.errors import InputRefused, LocalFault, UsageFault, require
 from cardsign.inputs import CardFile
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
@@ -43,8 +42,6 @@ AHEAD: Final = 16
 
 #: The bytes of a card; the fault that kept them from being read; None: a URL, to be asked.
 _Data: TypeAlias = bytes | LocalFault | None
-#: What does the work, how many workers it has, and what it raises where they were killed.
-_Workers: TypeAlias = "tuple[Executor, int, type[Exception]]"
 
 
 def heaviest(statuses: Iterable[int]) -> int:
@@ -52,8 +49,7 @@ def heaviest(statuses: Iterable[int]) -> int:
     return max(statuses, key=_WEIGHT.index, default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One card and its result.
 
     Attributes:
@@ -64,42 +60,11 @@ class Outcome:
     name: str
     result: Report | LocalFault
 
-    @property
-    def verdict(self) -> str:
-        """The verdict, or ``fault``."""
-        return "fault" if isinstance(self.result, LocalFault) else self.result.verdict
-
-    @property
-    def reasons(self) -> tuple[Finding, ...]:
-        """Why, the weightiest first; a fault is its own reason."""
-        if isinstance(self.result, LocalFault):
-            return (self.result.finding,)
-        return self.result.reasons
-
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``cardsign verify --json`` prints."""
         if isinstance(self.result, LocalFault):
-            return {"input": self.name, "error": self.reasons[0].to_json()}
+            return {"input": self.name, "error": self.result.finding.to_json()}
         return {"input": self.name, **self.result.to_json()}
-
-    def to_scan_result(self) -> ScanResult:
-        """Return what code scanning is told of the card."""
-        if isinstance(self.result, LocalFault):
-            return ScanResult(self.name, self.reasons, is_fault=True)
-        words = [replace(why, message=f"{self.verdict}: {why.message}") for why in self.reasons]
-        return ScanResult(self.name, words)
-
-
-def attempt(name: str, work: Callable[[], Outcome]) -> Outcome:
-    """Return the outcome of one card; a fault or crash is its result."""
-    try:
-        return work()
-    except LocalFault as exc:
-        fault = exc
-    except Exception as crash:  # noqa: BLE001  it becomes the result
-        fault = LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
-    fault.finding = fault.finding.at(fault.path or name)
-    return Outcome(name, fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +87,31 @@ class Batch:
     statements: SuppliedStatements = NO_STATEMENTS
     at: datetime | None = None
 
-    def examine(self, name: str, untrusted_bytes: bytes | None = None) -> Outcome:
-        """Return the verdict on a card in hand; None: on the card at the URL `name`."""
+    def examine(self, name: str, untrusted_bytes: bytes | None = None) -> tuple[str, Report]:
+        """Return the verdict on a card in hand, or on the card at the URL `name`; and its name."""
         if untrusted_bytes is None:
             peer = self.verifier.look_up(name, self.subject, self.statements, at=self.at)
-            return Outcome(peer.url, peer.report)
-        name = "(stdin)" if name == "-" else name
+            return peer.url, peer.report
         subject = self.subject
         if subject.is_nobody and self.by_origin:
             named = subject_by_origin(untrusted_bytes, self.verifier.policy)
             subject = replace(named, audience=subject.audience)
         report = self.verifier.judge(untrusted_bytes, subject, self.statements, at=self.at)
-        return Outcome(name, report)
+        return "(stdin)" if name == "-" else name, report
+
+
+def attempt(batch: Batch, name: str, data: _Data) -> Outcome:
+    """Return the outcome of one card; a fault or crash is its result."""
+    try:
+        if isinstance(data, LocalFault):
+            raise data
+        return Outcome(*batch.examine(name, data))
+    except LocalFault as exc:
+        fault = exc
+    except Exception as crash:  # noqa: BLE001  it becomes the result
+        fault = LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
+    fault.finding = fault.finding.at(fault.path or name)
+    return Outcome(name, fault)
 
 
 def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Subject:
@@ -165,29 +143,20 @@ def verify_many(
 
     Raises:
         UsageFault: ``usage.invalid``: plain TCP to another machine; ``usage.not_installed``.
-        LocalFault: ``cluster.unreachable``: no scheduler, or no worker.
+        LocalFault: ``cluster.unreachable``: no scheduler, or no worker; ``internal.ended``: a
+            worker was killed, so the cards that follow have no outcome.
     """
     if cluster is None and min(jobs, len(cards)) <= 1:
-        for card in cards:
-            yield _judge_read(batch, *_read(card))
+        yield from (attempt(batch, *_read(card)) for card in cards)
         return
-    opened: AbstractContextManager[_Workers] = _processes(min(jobs, len(cards)))
-    if cluster is not None:
-        opened = _cluster(cluster)
-    with opened as (executor, count, lost):
-        judge, done = partial(_judge, pickle.dumps(batch)), 0
+    opened = _processes(min(jobs, len(cards))) if cluster is None else _cluster(cluster)
+    with opened as (executor, count):
+        judge = partial(_judge, pickle.dumps(batch))
         size = min(CHUNK, len(cards) // (4 * count) + 1)
-        try:
-            for start in range(0, len(cards), AHEAD * count * size):
-                ahead = [*map(_read, cards[start : start + AHEAD * count * size])]
-                chunks = [ahead[at : at + size] for at in range(0, len(ahead), size)]
-                for outcome in chain.from_iterable(executor.map(judge, chunks)):
-                    done += 1
-                    yield outcome
-        except lost:
-            for card in cards[done:]:
-                fault = LocalFault("internal.ended", "its worker was ended", path=card.name)
-                yield Outcome(card.name, fault)
+        for start in range(0, len(cards), AHEAD * count * size):
+            ahead = [*map(_read, cards[start : start + AHEAD * count * size])]
+            chunks = [ahead[at : at + size] for at in range(0, len(ahead), size)]
+            yield from chain.from_iterable(executor.map(judge, chunks))
 
 
 def _read(card: CardFile) -> tuple[str, _Data]:
@@ -195,15 +164,6 @@ def _read(card: CardFile) -> tuple[str, _Data]:
         return card.name, card.read()
     except LocalFault as fault:
         return card.name, fault
-
-
-def _judge_read(batch: Batch, name: str, data: _Data) -> Outcome:
-    def work() -> Outcome:
-        if isinstance(data, LocalFault):
-            raise data
-        return batch.examine(name, data)
-
-    return attempt(name, work)
 
 
 # What workers do: they are sent policy, lock, statements, and the cards of this machine.
@@ -217,16 +177,18 @@ def _unpickled(sent: bytes) -> Batch:
 
 def _judge(sent: bytes, cards: Sequence[tuple[str, _Data]]) -> list[Outcome]:
     batch = _unpickled(sent)
-    return [_judge_read(batch, name, data) for name, data in cards]
+    return [attempt(batch, name, data) for name, data in cards]
 
 
 @contextmanager
-def _processes(jobs: int) -> Iterator[_Workers]:
+def _processes(jobs: int) -> Iterator[tuple[Executor, int]]:
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
     pool = ProcessPoolExecutor(jobs, initializer=_begin_work)
     try:
-        yield pool, jobs, BrokenProcessPool
+        yield pool, jobs
+    except BrokenProcessPool as exc:
+        raise LocalFault("internal.ended", "a worker was killed") from exc
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -250,27 +212,23 @@ _TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT
 
 
 @contextmanager
-def _cluster(url: str) -> Iterator[_Workers]:
+def _cluster(url: str) -> Iterator[tuple[Executor, int]]:
     parts = urlsplit(url)
     is_here = parts.scheme == "tcp" and is_this_machine(parts.hostname or "")
     if not is_here and (parts.scheme != "tls" or not parts.hostname):
         why = "anybody who can read or change what is sent to a cluster decides its verdicts"
         hint = "Give tls://HOST:8786; plain tcp:// is for 127.0.0.1, ::1 and localhost."
         raise UsageFault("usage.invalid", f"{url!r}: {why}", hint=hint)
-    try:
-        from distributed import CancelledError, Client, KilledWorker, Security
-    except ImportError as exc:
-        why = f"the library distributed cannot be loaded: {exc}"
-        raise UsageFault("usage.not_installed", why, hint=install_hint("cluster")) from exc
-    security = Security(require_encryption=True) if not is_here else None
+    dask = require("distributed", extra="cluster")
+    security = dask.Security(require_encryption=True) if not is_here else None
     if security and security.get_connection_args("client")["ssl_context"] is None:
         # A client without one would wait long, and then end with a traceback.
         why = f"{url} needs certificates, and the environment names none"
         raise UsageFault("usage.invalid", why, hint=f"Set {_TLS}.")
     try:
-        with Client(url, security=security, timeout=PATIENCE, set_as_default=False) as client:
+        with dask.Client(url, security=security, timeout=PATIENCE, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=PATIENCE)
             count = len(client.scheduler_info(n_workers=-1)["workers"])
-            yield client.get_executor(pure=False), count, KilledWorker
-    except (OSError, RuntimeError, CancelledError) as exc:
+            yield client.get_executor(pure=False), count
+    except (OSError, RuntimeError, dask.CancelledError, dask.KilledWorker) as exc:
         raise LocalFault("cluster.unreachable", str(exc)[:200], path=url) from exc

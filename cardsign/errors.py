@@ -38,6 +38,7 @@ message, the place, and what to do.
 from __future__ import annotations
 
 import copyreg
+import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import UnionType
@@ -210,6 +211,15 @@ def install_hint(extra: str) -> str:
     """Return how to install what an optional part of cardsign needs."""
     # No name of a package index: until the first release that name is anybody's to register.
     return f"install the extra {extra}; in the checkout: pip install '.[{extra}]'"
+
+
+def require(module: str, *, extra: str, kind: type[LocalFault] = UsageFault) -> Any:
+    """Return the library that an optional part needs; raises ``usage.not_installed``."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as exc:
+        message = f"the library {module} cannot be loaded: {exc}"
+        raise kind("usage.not_installed", message, hint=install_hint(extra)) from exc
 
 
 def check_type(value: object, kinds: type | UnionType, expected: str, example: str) -> None:

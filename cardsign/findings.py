@@ -220,13 +220,11 @@ class ScanResult(NamedTuple):
         name: A path, a URL, or ``-`` for standard input.
         findings: What is the case with it.
         accepted: Findings that a waiver accepts, each with its reason.
-        is_fault: The findings are of this machine, and say nothing about the card.
     """
 
     name: str
     findings: Sequence[Finding]
     accepted: Sequence[tuple[Finding, str]] = ()
-    is_fault: bool = False
 
 
 def rate_findings(findings: Sequence[Finding], *, trusted: bool) -> tuple[Finding, ...]:

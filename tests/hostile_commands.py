@@ -68,10 +68,7 @@ COMMANDS: Final[Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]]] = {
     "lint": (("lint", "card.json"), (*TEXT_AND_JSON, ("--format", "sarif"))),
     "lint --group contract": (("lint", "card.json", "--group", "contract"), (("--json",),)),
     "lint --fix": (("lint", "card.json", "--fix", "-o", "fixed.json"), TEXT_AND_JSON),
-    "verify": (
-        ("verify", "card.json", "--jwks", "jwks.json"),
-        (*TEXT_AND_JSON, ("--format", "sarif")),
-    ),
+    "verify": (("verify", "card.json", "--jwks", "jwks.json"), TEXT_AND_JSON),
     "verify, signed": (("verify", "signed.json", "--jwks", "jwks.json"), TEXT_AND_JSON),
     "diff": (("diff", "honest.json", "card.json"), TEXT_AND_JSON),
     "diff, from it": (("diff", "card.json", "honest.json"), TEXT_AND_JSON),

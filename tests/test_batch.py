@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cardsign.batch import Batch, Outcome, subject_by_origin, verify_many
-from cardsign.errors import FileFault
+from cardsign.errors import FileFault, LocalFault
 from cardsign.inputs import CardFile
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
@@ -61,6 +61,12 @@ def judged(cards: list[Path], names: Iterable[str], expect: Subject | None = Non
     return list(verify_many([CardFile(str(card)) for card in cards], batch, jobs=jobs))
 
 
+def spoken(outcome: Outcome) -> str:
+    """The verdict, or the code of the fault."""
+    result = outcome.result
+    return result.code if isinstance(result, LocalFault) else result.verdict
+
+
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_each_file_gets_its_verdict_in_the_order_given(cards: list[Path], jobs: int) -> None:
     """By the issuer whose origin holds its interface; however many processes there are."""
@@ -84,7 +90,7 @@ def test_a_card_of_somebody_else_is_not_trusted(
     cards: list[Path], names: Iterable[str], expect: Subject | None
 ) -> None:
     """Whatever it says of itself."""
-    north, south, *_ = [outcome.verdict for outcome in judged(cards, names, expect)]
+    north, south, *_ = map(spoken, judged(cards, names, expect))
     assert north == "trusted"
     assert south in ("untrusted", "indeterminate")
 
@@ -113,8 +119,8 @@ def test_a_missing_policy_is_told(
     policy = replace(policy_of(names), path=Path("trust.toml") if has_file else None)
     data = cards[0].with_name(card).read_bytes()
     verifier = Verifier(policy, clock=lambda: NOW)
-    found = Batch(verifier, Subject(issuer="north")).examine(card, data)
-    assert found.reasons[0].message.startswith("there is no policy") is is_told
+    _, report = Batch(verifier, Subject(issuer="north")).examine(card, data)
+    assert report.reasons[0].message.startswith("there is no policy") is is_told
 
 
 class Deadly(Verifier):
@@ -127,11 +133,6 @@ class Deadly(Verifier):
         if b"killed" in data and multiprocessing.parent_process() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().judge(data, *args, **named)
-
-
-def spoken(outcome: Outcome) -> str:
-    """The verdict, or the code of the fault."""
-    return outcome.reasons[0].code if outcome.verdict == "fault" else outcome.verdict
 
 
 @pytest.fixture
@@ -154,21 +155,23 @@ def test_what_ends_one_card_ends_no_other(many: Callable[..., Iterator[Outcome]]
     outcomes = list(many(*words))
     assert [Path(outcome.name).name for outcome in outcomes] == words
     results = dict(zip(words, map(spoken, outcomes), strict=True))
-    assert outcomes[1].reasons[0].path == outcomes[1].name
+    assert isinstance(crash := outcomes[1].result, LocalFault)
+    assert crash.path == outcomes[1].name
     assert results.pop("crash") == "internal.bug"
     assert results.pop("absent") == "file.not_found"
     assert {*results.values()} == {"trusted"}
 
 
-def test_a_killed_worker_leaves_a_fault_for_each_card_that_is_not_done(
-    many: Callable[..., Iterator[Outcome]],
-) -> None:
-    """None of them is missing, and none is called done."""
+def test_a_killed_worker_ends_the_run(many: Callable[..., Iterator[Outcome]]) -> None:
+    """After the cards that were done; none that was not is called so."""
     words = [*(f"w{number}" for number in range(400)), "killed", *"abc"]
-    outcomes = list(many(*words))
-    assert [Path(outcome.name).name for outcome in outcomes] == words
-    assert [*map(spoken, outcomes)][-4:] == ["internal.ended"] * 4
-    assert spoken(outcomes[0]) == "trusted"
+    outcomes: list[Outcome] = []
+    with pytest.raises(LocalFault, match="a worker was killed") as ended:
+        outcomes.extend(many(*words))
+    assert ended.value.code == "internal.ended"
+    assert [Path(outcome.name).name for outcome in outcomes] == words[: len(outcomes)]
+    assert {*map(spoken, outcomes)} == {"trusted"}
+    assert multiprocessing.active_children() == []
 
 
 def test_a_reader_who_stops_early_leaves_no_process(

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.build.reading import MAX_SOURCE_BYTES, SourceValue, read_json
-from cardsign.errors import UsageFault, install_hint
+from cardsign.errors import UsageFault, require
 from cardsign.findings import cut
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 
@@ -51,11 +51,7 @@ def ask_servers(
         FetchFailed: ``fetch.*``: a server may not be asked, or cannot be.
         BuildRefused: ``build.*``: a server gives no list of tools, or too long a one.
     """
-    try:
-        import mcp.client  # noqa: F401  whoever asks imports it again
-    except ImportError as exc:
-        message = f"the mcp package cannot be loaded: {exc}"
-        raise UsageFault("usage.not_installed", message, hint=install_hint("mcp")) from exc
+    require("mcp.client", extra="mcp")
     # Without a handler Python prints what the SDK logs about a server's messages to stderr.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     return (*(_ask(url, settings) for url in asked), *(_run(command) for command in run))

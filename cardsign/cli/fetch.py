@@ -6,16 +6,15 @@ import logging
 import re
 import sys
 from collections.abc import Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cardsign.card.values import jcs
 from cardsign.cli import frame
-from cardsign.cli.frame import Answer, is_json, members, safe, say, show
+from cardsign.cli.frame import Answer, members, safe, say, show
 from cardsign.cli.verifier import VerifierOptions, show_refusal, visit_options
-from cardsign.errors import CallFailed, UsageFault, install_hint
+from cardsign.errors import CallFailed, UsageFault, require
 from cardsign.findings import counted
 from cardsign.times import minute
 
@@ -116,7 +115,11 @@ def call(url: str, text: str | None, **options: Any) -> int:
     named = frame.take(VerifierOptions, options)
     _check_call(text, options)
     message = "" if text is None else _read_message(text)
-    calling = _load_sdk()
+    require("a2a.client", extra="a2a")
+    from cardsign.integrations import calling
+
+    # Without a handler of its own Python would print what the SDK logs of a peer's words.
+    logging.getLogger("a2a").addHandler(logging.NullHandler())
     batch, public, credential = named.visit(url)
     report = public.report
     if report.card is None:
@@ -139,9 +142,7 @@ def call(url: str, text: str | None, **options: Any) -> int:
         say(f"{counted(reply.unshown, 'part')} without text not shown")
     if reply.is_refusal and not (options["cancel"] and reply.state.endswith("_CANCELED")):
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
-        if not is_json():
-            raise failure
-        frame.print_error(failure)  # the object above says the state
+        frame.print_error(failure)
         return failure.exit_status
     _say_next_step(reply, is_asked_for=options["get"])
     return report.exit_status
@@ -174,21 +175,6 @@ def _read_message(text: str) -> str:
     if not message.strip() or len(message) > MAX_TEXT:
         raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
     return message
-
-
-def _load_sdk() -> ModuleType:
-    """Return the module that needs the SDK."""
-    try:
-        from cardsign.integrations import calling
-    except ImportError as exc:
-        raise UsageFault(
-            "usage.not_installed",
-            f"a2a-sdk cannot be loaded: {exc.__cause__ or exc}",
-            hint=install_hint("a2a"),
-        ) from exc
-    # Without a handler of its own Python would print what the SDK logs of a peer's words.
-    logging.getLogger("a2a").addHandler(logging.NullHandler())
-    return calling
 
 
 def _to_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:

@@ -35,7 +35,7 @@ from cardsign.errors import (
     UsageFault,
     of_the_user,
 )
-from cardsign.findings import MAX_TEXT, Finding, ScanResult, cap_findings, cut
+from cardsign.findings import MAX_TEXT, Finding, cap_findings, cut
 
 if TYPE_CHECKING:  # what a command loads that needs it
     from cardsign.jose.keys import JwkSet
@@ -653,8 +653,8 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
 
     Args:
         command: The command; an int that it returns is the status.
-        form: How results are to be printed. An error goes to stderr, and under ``json`` and
-            ``sarif`` to stdout too: as ``{"error": {...}}``, or as a log of one notification.
+        form: How results are to be printed. An error goes to stderr, and under ``json`` to
+            stdout too: as ``{"error": {...}}``.
     """
     if sys.stdout is None:  # closed by the caller; a file that is opened next would take its place
         _say_unwritten("is closed; nothing was done")
@@ -695,14 +695,9 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
 def _fail(error: CardsignError, form: str) -> int:
     """Print what ended a command, and return its exit status."""
     print_error(error)
-    shown: dict[str, Any] = {"error": error.finding.to_json()}
-    if form == "sarif":
-        from cardsign.cli.sarif import sarif_log
-
-        shown = sarif_log([ScanResult("", [error.finding], is_fault=True)], error.exit_status)
     try:
-        if form in ("json", "sarif"):
-            print_json(shown)
+        if form == "json":
+            print_json({"error": error.finding.to_json()})
     except OSError as fault:
         return _end_unwritten(fault)
     return error.exit_status

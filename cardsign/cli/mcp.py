@@ -21,7 +21,7 @@ from cardsign.cli import frame
 from cardsign.cli.frame import say
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
-from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
+from cardsign.errors import CardsignError, ServeFault, require
 from cardsign.inputs import load_card
 from cardsign.inspect.card import inspect_card
 from cardsign.inspect.service import inspect_url
@@ -64,13 +64,10 @@ def mcp(port: int | None, trust_file: Path | None, insecure: bool) -> None:
     Without --port, stdout belongs to MCP. With --json, the error of a server that cannot start is
     JSON.
     """
-    try:
-        from mcp.server import MCPServer
-        from mcp.server.mcpserver.exceptions import ToolError
-        from mcp.types import ToolAnnotations
-    except ImportError as exc:
-        message = f"the library mcp cannot be loaded: {exc}"
-        raise UsageFault("usage.not_installed", message, hint=install_hint("mcp")) from exc
+    require("mcp.server", extra="mcp")
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.types import ToolAnnotations
 
     def answering(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         @wraps(tool)
@@ -119,13 +116,11 @@ class _Tools:
         statements are fetched.
         """
         batch = replace(self.named, issuer=issuer or None).batch(by_origin=True)
-        if is_url(card):
-            outcome = batch.examine(card)
-        else:
-            outcome = batch.examine("(text)", self._bytes(card))
+        named = (card, None) if is_url(card) else ("(text)", self._bytes(card))
+        name, report = batch.examine(*named)
         path = batch.verifier.policy.path
         policy = None if path is None else str(path)
-        return {**outcome.to_json(), "policy": policy}
+        return {"input": name, **report.to_json(), "policy": policy}
 
     def lint(self, card: CardText) -> dict[str, Any]:
         """List what is wrong with a card, with the reason and the fix of each finding."""

@@ -29,31 +29,19 @@ def sarif_log(subjects: Iterable[ScanResult], status: int) -> dict[str, Any]:
         status: What the command exits with.
     """
     results: list[dict[str, Any]] = []
-    faults: list[dict[str, Any]] = []
     for subject in subjects:
-        for finding in subject.findings:
-            result = _result(finding, subject.name)
-            if subject.is_fault:
-                faults.append({"descriptor": {"id": result.pop("ruleId")}, **result})
-            else:
-                results.append(result)
+        results += (_result(finding, subject.name) for finding in subject.findings)
         for finding, reason in subject.accepted:
             accepted = {"kind": "external", "justification": safe(reason, limit=_MAX_TEXT)}
             results.append(_result(finding, subject.name) | {"suppressions": [accepted]})
-    invocation: dict[str, Any] = {"executionSuccessful": not faults, "exitCode": status}
-    if faults:
-        invocation["toolExecutionNotifications"] = faults
-    driver = {
-        "name": "cardsign",
-        "version": __version__,
-        "rules": [_rule(code) for code in dict.fromkeys(row["ruleId"] for row in results)],
-        "notifications": [
-            _rule(code) for code in dict.fromkeys(row["descriptor"]["id"] for row in faults)
-        ],
+    rules = [_rule(code) for code in dict.fromkeys(row["ruleId"] for row in results)]
+    run = {
+        "tool": {"driver": {"name": "cardsign", "version": __version__, "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": True, "exitCode": status}],
+        "results": results,
     }
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints"}
-    runs = [{**run, "invocations": [invocation], "results": results}]
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _rule(code: str) -> dict[str, Any]:
@@ -78,12 +66,12 @@ def _result(finding: Finding, name: str) -> dict[str, Any]:
     if finding.path.startswith("/"):  # a member of the card, and not a file
         member = {"fullyQualifiedName": safe(finding.path, limit=_MAX_TEXT), "kind": "member"}
         location["logicalLocations"] = [member]
-    result = {
+    return {
         "ruleId": finding.code,
         "level": finding.severity,
         "message": _text(f"{finding.message}. {finding.hint}".rstrip()),
+        "locations": [location],
     }
-    return {**result, "locations": [location]} if name else result
 
 
 def _text(text: str) -> dict[str, str]:

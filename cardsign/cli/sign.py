@@ -20,7 +20,7 @@ from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
-from cardsign.errors import LocalFault, UsageFault, of_the_user
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.gateway import resign_card
 from cardsign.inputs import CardFile
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
@@ -281,21 +281,18 @@ def resign(card: str, url: str, output: str, keystore: KeystoreOptions, **option
     """
     named = frame.take(VerifierOptions, options)
     now = moment()
-    outcome = named.batch().examine(card, CardFile(card).read())
-    if isinstance(outcome.result, LocalFault):
-        raise outcome.result
-    report = outcome.result
+    name, report = named.batch().examine(card, CardFile(card).read())
     if report.verdict != "trusted":
-        return show_refusal(outcome.name, report)
+        return show_refusal(name, report)
     signers, own_kids = find_signers(keystore, now=now)
     signing = SigningOptions(own_kids=own_kids, file=output)
     signed = resign_card(report, signers, url=url, now=now, options=signing)
     frame.write_output(output, signed.document)
     where = "" if output == frame.STDIO else f" as {safe(output)}"
-    view: dict[str, Any] = {"input": outcome.name, "output": output}
+    view: dict[str, Any] = {"input": name, "output": output}
     view |= {"kids": [signer.public.kid for signer in signers]}
     view |= {"notes": [note.to_json() for note in signed.notes]}
-    show(Answer(view, notes=[f"signed the copy of {safe(outcome.name)}{where}"]))
+    show(Answer(view, notes=[f"signed the copy of {safe(name)}{where}"]))
     if not is_json():
         frame.say_notes(signed.notes)
     return errors.EXIT_OK

@@ -12,10 +12,9 @@ from typing import Any
 import click
 
 from cardsign import errors
-from cardsign.batch import heaviest
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
-from cardsign.errors import LocalFault, UsageFault, of_the_user
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.findings import Finding, counted
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
@@ -104,7 +103,6 @@ def add(who: str, **options: Any) -> None:
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
-    members = _with_freshness(members, proposal)
     policyfile.add_issuers(
         policy,
         [(members, proposal)],
@@ -114,7 +112,7 @@ def add(who: str, **options: Any) -> None:
     )
     for warning in proposal.warnings:
         say(safe(warning, limit=400))
-    if "freshness" in members:
+    if not isinstance(proposal.anchor, KeysetAnchor):
         say("freshness is waived: revocation and rollback are not checked")
     keyset = proposal.keyset
     verifier.say_if_old(keyset, now)
@@ -142,12 +140,6 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
     name = options["name"] or (url.origin.host if url else who)
     members = {"name": name, "origins": origins, "cards": cards, "accept": options["accept"]}
     return url, {member: value for member, value in members.items() if value}
-
-
-def _with_freshness(members: dict[str, Any], proposal: policyfile.Proposal) -> dict[str, Any]:
-    """Waive freshness by name where an anchor cannot show it (D3)."""
-    is_shown = isinstance(proposal.anchor, KeysetAnchor)
-    return members if is_shown else {**members, "freshness": "waived"}
 
 
 def _propose(
@@ -218,17 +210,18 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     names = {issuer.name for issuer in policy.issuers}
     agents = [issuer for issuer in policyfile.read_agents(listing) if issuer["name"] not in names]
     now = moment()
-    ask, limits = _asker(insecure, now), policy.limits
+    ask = _asker(insecure, now)
     added = []
     for agent in agents:
         origin = parse_url(agent["cards"][0]).origin
-        proposal = policyfile.propose_published(origin, ask, limits=limits, roots=False, now=now)
-        added.append((_with_freshness(agent, proposal), proposal))
+        proposal = policyfile.propose_published(
+            origin, ask, limits=policy.limits, roots=False, now=now
+        )
+        added.append((agent, proposal))
     texts = [
-        policyfile.with_issuer("", members, proposal.anchor).lstrip() for members, proposal in added
+        policyfile.with_issuer("", agent, proposal.anchor).lstrip() for agent, proposal in added
     ]
-    lines = "\n".join(texts).splitlines()
-    show(Answer({"policy": str(policy.path), "entries": texts}, lines))
+    show(Answer({"policy": str(policy.path), "entries": texts}, "\n".join(texts).splitlines()))
     if not added:
         say(f"{policy.path} has all of these agents")
         return
@@ -236,10 +229,10 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         say(safe(warning, limit=400))
     count = counted(len(added), "issuer")
     frame.confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
-    cache, is_dry_run = StatementCache.of_user(), frame.is_dry_run()
-    policyfile.add_issuers(policy, added, cache=cache, dry_run=is_dry_run)
-    for entry, _ in added:
-        say(f"{frame.done('added', 'add')} {entry['name']} to {policy.path}")
+    policyfile.add_issuers(
+        policy, added, cache=StatementCache.of_user(), dry_run=frame.is_dry_run()
+    )
+    say(f"{frame.done('added', 'add')} {count} to {policy.path}")
 
 
 @trust_commands.command("list", example="cardsign trust list")
@@ -248,15 +241,14 @@ def list_(trust_file: Path | None) -> None:
     """List the issuers: name, anchor, freshness and origins."""
     policy = load_policy(trust_file)
     if policy is None:
-        show(Answer([]))
-        say("no policy, so no issuer is trusted. To trust one: cardsign trust add URL")
+        show(Answer([], notes=["no policy, so no issuer is trusted"]))
         return
     issuers = policy.issuers
-    say(f"the policy is {policy.path}" if issuers else f"{policy.path} trusts no issuer")
-    rows = []
-    for issuer in issuers:
-        places = ", ".join(map(str, issuer.places or ()))
-        rows.append((issuer.name, verifier.kind_of(issuer.anchor), issuer.freshness, places))
+    say(f"the policy is {policy.path}")
+    rows = [
+        (issuer.name, verifier.kind_of(issuer.anchor), issuer.freshness, ", ".join(origins(issuer)))
+        for issuer in issuers
+    ]
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
     show(Answer([issuer_json(issuer) for issuer in issuers], frame.table_lines(columns, rows)))
     for name in sorted(set(read_lock(policy.lock)) - {issuer.name for issuer in issuers}):
@@ -300,44 +292,35 @@ def update(
     supplied = load_statements(statements) if statements else None
 
     with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
-        results = [*pool.map(partial(_update, by_policy, supplied), issuers)]
+        results = [*pool.map(partial(_find_problems, by_policy, supplied), issuers)]
     raised = by_policy.raise_lock(dry_run=frame.is_dry_run())
-    notes = []
-    for name in raised:
-        keyset = by_policy.session(policy.issuer(name)).keyset
-        verb, label = frame.done("recorded", "record"), keyset and keyset.label
-        notes.append(f"{verb} keyset {label} of {name} in {policy.lock}; commit it")
-    if not issuers:
-        notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
-    elif not raised and not any(problems for _, problems in results):
-        notes = [f"{policy.lock} is up to date"]
+    recorded = frame.done("recorded newer statements", "record newer statements")
+    notes = [f"{recorded} of {name} in {policy.lock}; commit it" for name in raised]
     shown: dict[str, list[Any]] = {}
-    for issuer, (_, problems) in zip(issuers, results, strict=True):
+    for issuer, problems in zip(issuers, results, strict=True):
         for finding in problems:
             frame.say_finding(finding, head=f"{issuer.name}: ", with_hint=True)
             shown.setdefault(issuer.name, []).append(finding.to_json())
+    if not raised and not shown:
+        notes = [f"{policy.lock} is up to date"]
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
-    status = heaviest(status for status, _ in results)
+    status = errors.EXIT_NO_VERDICT if shown else errors.EXIT_OK
     return show(Answer(view, notes=notes, exit_status=status))
 
 
-def _update(
+def _find_problems(
     by_policy: Verifier, supplied: SuppliedStatements | None, issuer: TrustedIssuer
-) -> tuple[int, tuple[Finding, ...]]:
-    """Verify the newest statements of an issuer; return a status, and what is wrong with them."""
+) -> tuple[Finding, ...]:
+    """Verify the newest statements of an issuer, and return what is wrong with them."""
+    session, now = by_policy.session(issuer), by_policy.clock()
     statements, reasons = supplied, tuple[Finding, ...]()
-    try:
-        session, now = by_policy.session(issuer), by_policy.clock()
-        if statements is None:
-            from cardsign.net.discovery import home_of, refresh
+    if statements is None:
+        from cardsign.net.discovery import refresh
 
-            statements, reasons = refresh(by_policy, issuer, home_of(issuer.places, ""))
-        trust = session.resolve(statements, now)
-    except LocalFault as fault:
-        return fault.exit_status, (fault.finding,)
+        statements, reasons = refresh(by_policy, issuer, "")
+    trust = session.resolve(statements, now)
     missing = (reason for reason in reasons if reason.severity != "note")
-    problems = tuple(dict.fromkeys((*trust.blocks, *missing)))
-    return (errors.EXIT_NO_VERDICT if problems else errors.EXIT_OK), problems
+    return tuple(dict.fromkeys((*trust.blocks, *missing)))
 
 
 @trust_commands.command(example="cardsign trust remove partner")
@@ -351,12 +334,9 @@ def remove(name: str, trust_file: Path | None) -> None:
     refused. `cardsign trust forget NAME` removes the entry too.
     """
     policy = verifier.needed_policy(trust_file)
-    is_locked = policyfile.remove_issuer(policy, name, dry_run=frame.is_dry_run())
-    notes = [f"{frame.done('removed', 'remove')} {name} from {policy.path}"]
-    if is_locked:
-        then = "" if frame.is_dry_run() else f"; to remove it: cardsign trust forget {name}"
-        notes.append(f"{policy.lock} {frame.done('keeps', 'keep')} its entry{then}")
-    show(Answer({"removed": name, "locked": is_locked}, notes=notes))
+    policyfile.remove_issuer(policy, name, dry_run=frame.is_dry_run())
+    note = f"{frame.done('removed', 'remove')} {name} from {policy.path}"
+    show(Answer({"removed": name}, notes=[note]))
 
 
 @trust_commands.command(example="cardsign trust forget partner --yes")
@@ -398,11 +378,16 @@ def pin(name: str, trust_file: Path | None) -> None:
 # How trusted issuers are shown.
 
 
+def origins(issuer: TrustedIssuer) -> list[str]:
+    """Return where an issuer's cards and interfaces may be."""
+    return [str(place) for place in issuer.places or ()]
+
+
 def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
     """Return what the policy says of an issuer, defaults included."""
     return {
         "name": issuer.name,
-        "origins": [str(place) for place in issuer.places or ()],
+        "origins": origins(issuer),
         "anchor": dict(policyfile.anchor_members(issuer.anchor)),
         **members(issuer, "accept algorithms require freshness cards peer"),
         "networks": [str(network) for network in issuer.networks],

@@ -186,21 +186,21 @@ class VerifierOptions:
             with of_the_user("--origin"):
                 parse_origin(self.origin)
         subject = Subject(issuer=self.issuer, origin=self.origin, audience=audience)
-        # Settings load the HTTP client, which a card in hand does not need.
-        net = frame.fetch_settings(self.insecure) if self.insecure else None
         if self.jwks is not None:
             policy = self._by_keys_alone(self.jwks)
             subject = Subject(issuer=policy.issuers[0].name, audience=audience)
-            return Batch(Verifier(policy, net=net), subject, by_origin, at=self.at)
-        policy = load_policy(self.trust_file, here=self.here) or Policy()
-        if self.issuer is not None and policy.path is not None:
-            policy.issuer(self.issuer)
+        else:
+            policy = load_policy(self.trust_file, here=self.here) or Policy()
+            if self.issuer is not None and policy.path is not None:
+                policy.issuer(self.issuer)
         if self.accept or self.only:
             issuers = tuple(
                 replace(issuer, accept=self.accept or issuer.accept, only=self.only)
                 for issuer in policy.issuers
             )
             policy = replace(policy, issuers=issuers)
+        # Settings load the HTTP client, which a card in hand does not need.
+        net = frame.fetch_settings(self.insecure) if self.insecure else None
         statements = load_statements(self.statements)
         return Batch(Verifier(policy, net=net), subject, by_origin, statements, self.at)
 
@@ -215,13 +215,7 @@ class VerifierOptions:
             )
         keys = self._keys(name)
         place = f"at {name}" if is_url(name) else f"in {Path(name).name}"
-        holder = f"the holder of the keys {place}"
-        if self.origin is not None:
-            holder += f", at {self.origin}"
-        accept = self.accept or "full"
-        return Policy.from_jwks(
-            keys, name=holder, origin=self.origin, accept=accept, only=self.only
-        )
+        return Policy.from_jwks(keys, name=f"the holder of the keys {place}", origin=self.origin)
 
     def _keys(self, name: str) -> JwkSet:
         """Return the keys that ``--jwks`` names, in a file or at a URL."""

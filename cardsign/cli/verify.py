@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,9 +14,9 @@ from cardsign.batch import Batch, Outcome, attempt, heaviest, verify_many
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
-from cardsign.cli.frame import STDIO, Answer, Group, safe, say, show
+from cardsign.cli.frame import STDIO, Answer, Group, is_json, safe, say, show
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.findings import counted
+from cardsign.findings import Finding, counted
 from cardsign.inputs import list_cards
 from cardsign.times import read_stamp, utc
 from cardsign.trust.policy import JwksAnchor, Policy, Subject, TrustedIssuer
@@ -85,7 +82,6 @@ MAX_JOBS: Final = 64  # processes
 @click.option(
     "--serve", metavar="HOST:PORT|PATH", help="Answer POST /verify here, for other languages."
 )
-@frame.format_option("json", "sarif", text="; sarif: for code scanning")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Show the four answers, every signature and every reason."
 )
@@ -110,7 +106,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
         raise UsageFault("usage.conflict", f"-o is about one CARD, and {len(card_files)} are named")
     batch = named.batch(by_origin=is_many, audience=options["audience"])
     policy = batch.verifier.policy.unnamed
-    if frame.asked_form() != "text" and policy:
+    if is_json() and policy:
         say(f"judged {policy}")
     outcomes = verify_many(card_files, batch, jobs=options["jobs"], cluster=options["cluster"])
     if output is not None:  # the octets of the payload: their SHA-256 is `payload_sha256`
@@ -127,7 +123,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
         return verdict_lines(name, report, policy, verbose=verbose)
 
     shown = ((outcome, lines(outcome)) for outcome in outcomes)
-    statuses = _show_each(shown, len(card_files), is_lines=is_many, err=output == STDIO)
+    statuses = _show_each(shown, is_lines=is_many, err=output == STDIO)
     if is_many:
         say(_summarize(statuses))
     return heaviest(statuses)
@@ -140,44 +136,31 @@ def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str]) ->
         raise UsageFault("usage.conflict", why)
     from cardsign.server.run import serve_verdicts
 
-    serve_verdicts(named.batch, where, as_json=frame.asked_form() == "json")
+    serve_verdicts(named.batch, where, as_json=is_json())
     return errors.EXIT_OK
 
 
 def _show_each(
-    cards: Iterable[tuple[Outcome, Iterable[str]]], count: int, *, is_lines: bool, err: bool = False
+    cards: Iterable[tuple[Outcome, Iterable[str]]], *, is_lines: bool, err: bool = False
 ) -> list[int]:
     """Show cards as they are judged, and return their exit statuses; a fault of several, once.
 
     Args:
         cards: Each with the text about it.
-        count: How many there are. A terminal has a bar of them where results go elsewhere.
         is_lines: A JSON value is one line.
         err: Text goes to stderr.
     """
-    form, statuses, results, faults = frame.asked_form(), list[int](), [], set[str]()
-    has_bar = count > 1 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    has_bar = has_bar and not (sys.stdout.isatty() or frame.is_quiet())
-    bar: contextlib.AbstractContextManager[Any] = contextlib.nullcontext(cards)
-    if has_bar:
-        bar = click.progressbar(cards, count, "cards", show_pos=True, file=sys.stderr)
-    with bar as shown:
-        for outcome, lines in shown:
-            if isinstance(outcome.result, LocalFault) and str(outcome.result) not in faults:
-                frame.print_error(outcome.result)
-                faults.add(str(outcome.result))
-            if form == "sarif":
-                results.append(outcome.to_scan_result())
-            elif form == "json":
-                frame.print_json(outcome.to_json(), indent=None if is_lines else 2)
-            else:
-                for line in lines:
-                    frame.write_line(line, err=err)
-            statuses.append(outcome.result.exit_status)
-    if form == "sarif":
-        from cardsign.cli.sarif import sarif_log
-
-        frame.print_json(sarif_log(results, heaviest(statuses)))
+    statuses, faults = list[int](), set[str]()
+    for outcome, lines in cards:
+        if isinstance(outcome.result, LocalFault) and str(outcome.result) not in faults:
+            frame.print_error(outcome.result)
+            faults.add(str(outcome.result))
+        if is_json():
+            frame.print_json(outcome.to_json(), indent=None if is_lines else 2)
+        else:
+            for line in lines:
+                frame.write_line(line, err=err)
+        statuses.append(outcome.result.exit_status)
     return statuses
 
 
@@ -220,43 +203,42 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
     of this machine. Optional peers do not change it.
     """
     policy = verifier.needed_policy(trust_file)
-    by_policy, shown, lines, statuses = Verifier(policy), [], list[str](), list[int]()
+    by_policy, shown, lines, status = Verifier(policy), [], list[str](), errors.EXIT_OK
     for issuer in verifier.chosen_issuers(policy, names):
-        shown.append(state := _known(by_policy, issuer))
-        lines += verifier.view_lines({**state, "alarms": None})
-        for alarm in state["alarms"]:
-            lines.append(f"  {alarm['code']}: {safe(alarm['message'], limit=300)}")
-            lines.append(f"      {safe(alarm['hint'], limit=300)}")
-            is_missing = alarm["code"] == "lock.missing"
-            if is_missing or issuer.peer == "required":
-                statuses.append(errors.EXIT_LOCAL_FAULT if is_missing else errors.EXIT_NOT_TRUSTED)
+        state, alarms = _state_of(by_policy, issuer)
+        shown.append({**state, "alarms": [alarm.to_json() for alarm in alarms]})
+        lines += verifier.view_lines(state)
+        for alarm in alarms:
+            lines.append(f"  {alarm.code}: {safe(alarm.message, limit=300)}")
+            lines.append(f"      {safe(alarm.hint, limit=300)}")
+        if alarms and issuer.peer == "required":
+            status = errors.EXIT_NOT_TRUSTED
     notes = () if shown else [f"{policy.path} trusts no issuer"]
-    return show(Answer(shown, lines, notes, heaviest(statuses)))
+    return show(Answer(shown, lines, notes, status))
 
 
-def _known(by_policy: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
-    """Return what is known of one issuer here."""
-    state: dict[str, Any] = {"name": issuer.name, "peer": issuer.peer}
-    state["anchor"] = verifier.kind_of(issuer.anchor)
-    state["cards"] = list(issuer.cards)
-    try:
-        session, now = by_policy.session(issuer), by_policy.clock()
-    except UsageFault as fault:
-        return {**state, "alarms": [fault.finding.to_json()]}
+def _state_of(
+    by_policy: Verifier, issuer: TrustedIssuer
+) -> tuple[dict[str, Any], Sequence[Finding]]:
+    """Return what is known of one issuer here, and what needs action."""
+    session, now = by_policy.session(issuer), by_policy.clock()
     trust = session.resolve(NO_STATEMENTS, now)
     alarms = [*trust.blocks, *(trust.hindrances if issuer.freshness == "required" else ())]
     if isinstance(issuer.anchor, JwksAnchor):  # its keys are asked for with each card
         alarms = []
-    verifier.say_if_old(session.keyset, now)
     keyset, release = session.keyset, session.release
-    return {
-        **state,
+    verifier.say_if_old(keyset, now)
+    state = {
+        "name": issuer.name,
+        "peer": issuer.peer,
+        "anchor": verifier.kind_of(issuer.anchor),
+        "cards": list(issuer.cards),
         "keyset": keyset and keyset.label,
         "keyset_until": keyset and utc(keyset.exp).isoformat(),
         "release": release and release.seq,
         "release_until": release and utc(release.exp).isoformat(),
-        "alarms": [alarm.to_json() for alarm in alarms],
     }
+    return state, alarms
 
 
 #: What needs a person though the card is trusted: the issuer's roots may be stolen, or a
@@ -281,7 +263,7 @@ def verify_peers(
 
     Each card is fetched with the statements that its issuer's anchor needs. An error with one
     card does not stop the others. Results go to stdout, with --json as one object a line; --quiet
-    leaves out trusted cards. Summary and progress go to stderr.
+    leaves out trusted cards. The summary goes to stderr.
 
     Exit status: 0 all required cards are trusted; 1 one is not, or a statement of its issuer has
     vanished or was replaced by another with the same number; 2 a fault of this machine; 3 none of
@@ -293,8 +275,8 @@ def verify_peers(
     checked: list[tuple[TrustedIssuer, Outcome]] = []
 
     def check(task: tuple[TrustedIssuer, str]) -> Outcome:
-        batch = Batch(by_policy, Subject(issuer=task[0].name))
-        return attempt(task[1], lambda: batch.examine(task[1]))
+        issuer, url = task
+        return attempt(Batch(by_policy, Subject(issuer=issuer.name)), url, None)
 
     def results() -> Iterator[tuple[Outcome, Iterable[str]]]:
         with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
@@ -302,7 +284,7 @@ def verify_peers(
                 checked.append((issuer, outcome))
                 yield outcome, _peer_lines(issuer, outcome)
 
-    statuses = _show_each(results(), len(tasks), is_lines=True)
+    statuses = _show_each(results(), is_lines=True)
     if update:
         for name in by_policy.raise_lock():
             say(f"{policy.lock} has newer statements of {name} now; commit it")
@@ -317,14 +299,16 @@ def verify_peers(
 
 
 def _has_alarm(outcome: Outcome) -> bool:
-    return any(reason.code in _ALARMS for reason in outcome.reasons)
+    reasons = () if isinstance(outcome.result, LocalFault) else outcome.result.reasons
+    return any(reason.code in _ALARMS for reason in reasons)
 
 
 def _peer_lines(issuer: TrustedIssuer, outcome: Outcome) -> Iterator[str]:
     """Yield what is shown of one card; under ``--quiet`` a trusted one is left out."""
     report = outcome.result
-    is_good = outcome.verdict == "trusted" and not _has_alarm(outcome)
-    if isinstance(report, LocalFault) or (is_good and frame.is_quiet()):
+    if isinstance(report, LocalFault):
+        return
+    if frame.is_quiet() and report.verdict == "trusted" and not _has_alarm(outcome):
         return
     optional = "" if issuer.peer == "required" else " (optional)"
     yield from verdict_lines(f"{outcome.name}{optional}", report)

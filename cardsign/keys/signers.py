@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import importlib
 import json
 import os
 import re
@@ -32,8 +31,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from cardsign import programs
-from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, install_hint, of_the_user
+from cardsign import errors, programs
+from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_user
 from cardsign.files import USER_FILE, read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.base64url import encode
@@ -245,13 +244,8 @@ def read_attributes(
     return pairs
 
 
-def require(module: str, *, extra: str) -> Any:
-    """Import the library that a signer needs; raises ``usage.not_installed``."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as exc:
-        message = f"the library {module} cannot be loaded: {exc}"
-        raise SignerFault("usage.not_installed", message, hint=install_hint(extra)) from exc
+#: Returns a library that a signer needs.
+require: Final = partial(errors.require, kind=SignerFault)
 
 
 class RemoteKey(ABC):

@@ -398,10 +398,14 @@ def anchor_members(anchor: Anchor) -> Members:
 
 
 def with_issuer(text: str, members: Members, anchor: Anchor) -> str:
-    """Return the text with one more `[[issuer]]` at its end."""
+    """Return the text with one more `[[issuer]]` at its end.
+
+    Freshness is waived by name where the anchor cannot show it (D3).
+    """
     import tomlkit  # which no verdict needs
 
-    entry = {**members, "anchor": anchor_members(anchor)}
+    waived = {} if isinstance(anchor, KeysetAnchor) else {"freshness": "waived"}
+    entry = {**members, **waived, "anchor": anchor_members(anchor)}
     return f"{text.rstrip()}\n\n{tomlkit.dumps({'issuer': [entry]})}"
 
 
@@ -671,20 +675,15 @@ def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[Keyse
     return pin, True
 
 
-def remove_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> bool:
+def remove_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> None:
     """Remove an issuer from a policy; its entry in the lock stays.
 
-    Returns:
-        Whether the lock has an entry for it.
-
     Raises:
-        UsageFault: ``policy.unknown_issuer``, ``policy.malformed``; ``lock.malformed``.
-        FileFault: Policy or lock cannot be read or written.
+        UsageFault: ``policy.unknown_issuer``, ``policy.malformed``.
+        FileFault: The policy cannot be read or written.
     """
     policy.issuer(name)
-    is_locked = name in read_lock(policy.lock)
     edit_policy(policy.file, lambda text: without_issuer(text, name), [name], dry_run=dry_run)
-    return is_locked
 
 
 def forget_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> None:

@@ -43,7 +43,7 @@ WORDS: dict[str, str] = {
 READERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inspect": (("inspect", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
     "lint": (("lint", "card.json"), ("text", "json", "sarif", "github")),
-    "verify": (("verify", "card.json", "--jwks", "jwks.json", "-v"), ("text", "json", "sarif")),
+    "verify": (("verify", "card.json", "--jwks", "jwks.json", "-v"), ("text", "json")),
     "diff": (("diff", "honest.json", "card.json"), ("text", "json")),
     "diff from it": (("diff", "card.json", "honest.json"), ("text",)),
     "diff --live": (("diff", "honest.json", "card.json", "--live"), ("text", "json")),
@@ -319,6 +319,22 @@ def test_a_position_without_a_column_is_said_without(cardsign: Cardsign) -> None
     assert location["physicalLocation"]["region"] == {"startLine": 3}
     (annotation,) = annotation_lines([ScanResult("card.json", [finding])])
     assert annotation.startswith("::error file=card.json,line=3,title=json.syntax::")
+
+
+@pytest.mark.parametrize(
+    ("name", "uri"),
+    [
+        ("/srv/ü.json", "file:///srv/%C3%BC.json"),
+        ("https://a.example/b?c=%20", "https://a.example/b?c=%20"),
+        ("https://a.example/ <b>", "https://a.example/%20%3Cb%3E"),
+        ("https://me:hunter2@a.example/", "https://...@a.example/"),
+    ],
+)
+def test_sarif_names_a_card_by_a_uri(name: str, uri: str) -> None:
+    """Every reader finds it, and sees no password."""
+    log = sarif_log([ScanResult(name, [Finding("json.syntax", "it ends")])], 1)
+    (location,) = log["runs"][0]["results"][0]["locations"]
+    assert location["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
 def test_each_advice_of_one_code_is_shown() -> None:

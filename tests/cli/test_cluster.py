@@ -16,14 +16,15 @@ from typing import Any
 
 import pytest
 
-from cardsign.batch import Batch, verify_many
+from cardsign.batch import Batch, Outcome, verify_many
+from cardsign.errors import LocalFault
 from cardsign.inputs import CardFile
 from cardsign.jose.keys import JwkSet
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
 from tests.support import signed
-from tests.test_batch import KEYS, card_of, policy_of
+from tests.test_batch import KEYS, card_of, policy_of, spoken
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.needs_dask
@@ -164,12 +165,12 @@ def test_a_worker_that_is_killed_loses_no_card(cluster: Cluster, cards: list[Car
     killer.join()
     assert sum(one.poll() is not None for one in cluster.processes[1:]) == 1
     here = list(verify_many(cards, replace(batch(), verifier=Verifier(policy_of(KEYS)))))
-    assert [one.verdict for one in outcomes] == [one.verdict for one in here]
+    assert [*map(spoken, outcomes)] == [*map(spoken, here)]
     assert [one.name for one in outcomes] == [card.name for card in cards]
 
 
 def test_a_card_that_ends_its_workers_ends_the_run(cluster: Cluster, cards: list[CardFile]) -> None:
-    """Workers come back, as under a nanny; after a few of them all that is left is faults."""
+    """Workers come back, as under a nanny; a few of them are ended, and then the run is."""
     saying(cards[20], "deadly")
     done = threading.Event()
 
@@ -179,17 +180,17 @@ def test_a_card_that_ends_its_workers_ends_the_run(cluster: Cluster, cards: list
 
     nanny = threading.Thread(target=replace_the_dead)
     nanny.start()
+    outcomes: list[Outcome] = []
     try:
-        outcomes = list(verify_many(cards[:40], batch(), cluster=cluster.address))
+        with pytest.raises(LocalFault) as ended:
+            outcomes.extend(verify_many(cards[:40], batch(), cluster=cluster.address))
     finally:
         done.set()
         nanny.join()
 
-    verdicts = [one.verdict for one in outcomes]
-    ended = verdicts.index("fault")
-    assert 0 < ended <= 20
-    assert verdicts[ended:] == ["fault"] * (40 - ended)
-    assert [one.name for one in outcomes] == [card.name for card in cards[:40]]
+    assert ended.value.code == "cluster.unreachable"
+    assert 0 < len(outcomes) <= 20
+    assert [one.name for one in outcomes] == [card.name for card in cards[: len(outcomes)]]
 
 
 # The command.

@@ -19,15 +19,6 @@ COMMANDS = {
     "lint": ("lint", "bad.json", "half.json", "signed.json"),
     "lint of a clean card": ("lint", "signed.json"),
     "inspect": ("inspect", "signed.json", "--jwks", "jwks.json"),
-    "verify": (
-        "verify",
-        "signed.json",
-        "bad.json",
-        "half.json",
-        "gone.json",
-        "--jwks",
-        "jwks.json",
-    ),
 }
 
 
