@@ -162,9 +162,10 @@ class Inspection:
         kind = f"A2A version {self.a2a_version}"
         if not self.signatures:
             return f"{kind}, not signed"
-        if not self.predictions:
-            return f"{kind}, signatures not checked: no keys were given (--jwks FILE)"
         is_url = "://" in self.name
+        if not self.predictions:
+            reason = "its origin has no good keys" if is_url else "no keys were given (--jwks FILE)"
+            return f"{kind}, signatures not checked: {reason}"
         keys = "the keys that its own origin publishes" if is_url else "the keys given"
         fitting = sum(bool(signature.profiles) for signature in self.signatures)
         fit = f"{fitting} of {len(self.signatures)} signatures fit this card by {keys}"

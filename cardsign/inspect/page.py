@@ -115,11 +115,12 @@ def card_page(
         who = "trusts the published key set"
     verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
     report = verifier.judge(untrusted_bytes, subject, supplied)
-    seen = inspect_card(untrusted_bytes, jwks=None)
+    seen = inspect_card(untrusted_bytes, jwks=jwks)
     page = _ENVIRONMENT.get_template("page.html").render(
         agent=seen.agent,
         a2a_version=seen.a2a_version,
         report=report,
+        inspected=[signature.report for signature in seen.signatures],
         who=who,
         jwks=() if jwks is None else jwks.keys,
         newest=newest,

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from cardsign.inspect.page import card_page
-from cardsign.jose.keys import JwkSet
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import DAY, digest_of
-from tests.support import NOW
+from tests.inspect.inspecting import over
+from tests.support import NOW, PORTABLE, dump
 
 
 class Read(HTMLParser):
@@ -92,6 +93,16 @@ def test_a_bad_card_has_a_page_that_says_so(
     assert f"✗ {verdict}" in Read(page).text
     assert "✓ trusted" not in page
     assert until is None
+
+
+def test_a_signature_that_fits_another_spelling_says_which(alice: PrivateKey) -> None:
+    """As `inspect` does, with what its signer should change."""
+    card = over(PORTABLE, json.dumps(PORTABLE).encode(), alice)
+    page, _ = card_page(dump(card), jwks=JwkSet.of([alice.public]), now=NOW)
+    text = Read(page).text
+    assert "fits this card as written with Python's json.dumps" in text
+    assert "Sign what rfc8785.dumps(card) returns" in text
+    assert "changed after signing" not in text.split("Signature 0")[1]
 
 
 def test_a_card_without_keys_is_trusted_by_nobody(issuer: FakeIssuer) -> None:

@@ -97,6 +97,7 @@ def test_keys_that_are_not_there_weak_or_private(server: Server) -> None:
     private = {**json.loads(server.keys)["keys"][0], "d": "AAAA"}
     server.keys = b""
     assert server.rules() == {"check.no-keys"}
+    assert "not checked: its origin has no good keys" in next(server.inspect().lines())
     for key in (weak, private):
         server.keys = json.dumps({"keys": [key]}).encode()
         assert server.rules() == {"check.bad-keys"}
