@@ -178,13 +178,13 @@ def prune_empty(node: Node, message: Message) -> Node:
     Raises:
         CanonicalizationError: A schema member has the wrong JSON type, or stands there twice.
     """
-    if isinstance(node.value, list | str) and all(
-        isinstance(child.value, str) and child.value not in message.spelled
-        for _, child in node.children()
-    ):
-        # Both SDKs read a string, or a list of unknown words, as a message without members.
-        return Node({})
     if not isinstance(node.value, dict):
+        words = (child.value for _, child in node.children())
+        if isinstance(node.value, list | str) and all(
+            isinstance(word, str) and word not in message.spelled for word in words
+        ):
+            # Both SDKs read a string, or a list of unknown words, as a message without members.
+            return Node({})
         raise RuleRefusal(node, f"expected an object ({message.name})")
     kept: dict[str, Node] = {}
     chosen: str | None = None
@@ -212,7 +212,7 @@ def without_empties(node: Node) -> Node:
 
 def _field(node: Node, field: Field) -> Node:
     if field.shape == "one":
-        if field.kind == "bool" and node.value is False and not field.presence:
+        if node.value is False and field.kind == "bool" and not field.presence:
             return Node(None)
         return _one(node, field)
     if not isinstance(node.value, field.expected[0]):

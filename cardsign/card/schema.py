@@ -279,12 +279,12 @@ def _of_message(
         place = (*above, name)
         if not isinstance(child, field.expected[0]):
             yield finding_at("card.type", place, f"expected {field.expected[1]}")
-            continue
-        entries: list[tuple[tuple[str, ...], Json]] = [(place, child)]
-        if field.shape != "one":
-            entries = [((*place, str(token)), element) for token, element in children_of(child)]
-        for place, element in entries:
-            if not isinstance(element, field.element[0]):
-                yield finding_at("card.type", place, f"expected {field.element[1]}")
-            elif field.message is not None and isinstance(element, dict):
-                yield from _of_message(element, field.message, place)
+        elif field.shape != "one":
+            for token, element in children_of(child):
+                if not isinstance(element, field.element[0]):
+                    inner = (*place, str(token))
+                    yield finding_at("card.type", inner, f"expected {field.element[1]}")
+                elif field.message is not None and isinstance(element, dict):
+                    yield from _of_message(element, field.message, (*place, str(token)))
+        elif field.message is not None and isinstance(child, dict):
+            yield from _of_message(child, field.message, place)

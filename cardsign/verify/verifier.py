@@ -370,7 +370,7 @@ def inquire_by(keys: JwkSet, name: str, audience: str | None = None) -> Inquiry:
     """
     policy = Policy.from_jwks(keys, name=name)
     issuer = policy.issuers[0]
-    trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, ANY_TIME)
+    trust = Session(issuer, policy.limits).resolve(NO_STATEMENTS, ANY_TIME)
     return Inquiry(Subject(issuer.name, audience=audience), policy, trust, ANY_TIME)
 
 
