@@ -232,7 +232,7 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a path of keys": (lambda: V(SIGNED, jwks="jwks.json"), "Path('jwks.json').read_bytes()"),
     "a URL of keys": (
         lambda: V(SIGNED, jwks="https://a.example/jwks.json"),
-        "not a path or URL",
+        "or Policy.from_jwks_url(...)",
     ),
     "nobody's card": (lambda: V(SIGNED, policy=POLICY), "issuer='NAME' or url='https://...'"),
     "two subjects": (

@@ -503,7 +503,7 @@ class JwkSet:
             keys = json.dumps(keys)
         if isinstance(keys, str):
             if not keys.lstrip().startswith(("{", "-----BEGIN ")):
-                example = f"jwks=Path({keys!r}).read_bytes()"
+                example = "jwks=Path('jwks.json').read_bytes(), or Policy.from_jwks_url(...)"
                 raise TypeError(f"jwks takes the keys, not a path or URL: {example}")
             keys = keys.encode("utf-8", "surrogatepass")
         return cls.from_bytes(keys)
