@@ -368,7 +368,8 @@ def pin(name: str, trust_file: Path | None) -> None:
     brings the lock up to date.
     """
     policy = verifier.needed_policy(trust_file)
-    keyset, changed = policyfile.move_pin(policy, name, dry_run=frame.is_dry_run())
+    cache, is_dry_run = StatementCache.of_user(), frame.is_dry_run()
+    keyset, changed = policyfile.move_pin(policy, name, moment(), cache, dry_run=is_dry_run)
     note = f"the pin of {name} is the newest keyset, {keyset.label}"
     if changed:
         note = f"{frame.done('moved', 'move')} the pin of {name} to keyset {keyset.label}"

@@ -630,11 +630,9 @@ def add_issuers(
     for name, proposal in added.items():
         if (keyset := proposal.keyset) is not None:
             floors[name] = floor = Floor().with_statements(keyset, proposal.release)
-            highest = locked.get(name, floor).raised_to(floor, name).keyset or keyset.id
-            if highest != keyset.id:
-                message = (
-                    f"the lock has keyset {highest.label} of {name!r}, newer than {keyset.label}"
-                )
+            pin = locked.get(name, floor).raised_to(floor, name).keyset or keyset.id
+            if pin != keyset.id:
+                message = f"the lock has keyset {pin.label} of {name!r}, newer than {keyset.label}"
                 hint = f"If it is another issuer now: cardsign trust forget {name}"
                 raise UsageFault("statement.rollback", message, path=str(policy.lock), hint=hint)
     compare()
@@ -648,8 +646,12 @@ def add_issuers(
             cache.keep(anchor, [keyset], proposal.release)
 
 
-def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[KeysetId, bool]:
+def move_pin(
+    policy: Policy, name: str, now: datetime, cache: StatementCache | None, *, dry_run: bool = False
+) -> tuple[KeysetId, bool]:
     """Move an issuer's pin forward to the keyset statement that the lock records.
+
+    What the cache has for the old pin is kept for the new one, from there on.
 
     Returns:
         The statement that is pinned now, and whether the policy said otherwise before.
@@ -661,9 +663,7 @@ def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[Keyse
     issuer = policy.issuer(name)
     anchor = issuer.anchor
     if not isinstance(anchor, KeysetAnchor) or isinstance(anchor.pin, RootAnchor):
-        message = (
-            f"the anchor of {name!r} is no single keyset statement, so there is no pin to move"
-        )
+        message = f"the anchor of {name!r} is no single keyset statement, so no pin can be moved"
         hint = f"Anchor it anew: cardsign trust remove {name}, then cardsign trust add URL"
         raise UsageFault("usage.conflict", message, path=str(policy.path), hint=hint)
     floors = read_floors(policy, [policy.lock])
@@ -671,7 +671,11 @@ def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[Keyse
     pin = floors[name].keyset or anchor.pin
     if pin.number <= anchor.pin.number:
         return anchor.pin, False
-    edit_policy(policy.file, lambda text: with_pin(text, name, pin), [name], dry_run=dry_run)
+    edit = partial(edit_policy, policy.file, lambda text: with_pin(text, name, pin), [name])
+    moved = edit(dry_run=dry_run).issuer(name)
+    if cache is not None and not dry_run:
+        session = Session(moved, policy.limits, locked=floors[name], cache=cache)
+        session.resolve(cache.get(anchor), now)
     return pin, True
 
 
@@ -694,9 +698,8 @@ def forget_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> None:
             ``policy.unknown_issuer``: the lock has no such entry.
         FileFault: Policy or lock cannot be read or written.
     """
-    if any(
-        issuer.name == name and isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers
-    ):
+    anchors = {issuer.name: issuer.anchor for issuer in policy.issuers}
+    if isinstance(anchors.get(name), KeysetAnchor):
         message = f"{name!r} is trusted by its keyset, which needs the entry"
         hint = f"Remove the issuer first: cardsign trust remove {name}"
         raise UsageFault("usage.conflict", message, path=str(policy.lock), hint=hint)

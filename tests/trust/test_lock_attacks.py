@@ -20,6 +20,7 @@ from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.policyfile import add_issuers, move_pin, propose_keyset, read_policy
+from cardsign.trust.session import StatementCache
 from cardsign.trust.walk import SuppliedStatements, read_supplied
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
@@ -238,10 +239,23 @@ def test_lock_behind_is_said_and_pin_moves_the_anchor(policy: Path) -> None:
     report = verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)])
     assert (report.verdict, codes(report)) == ("trusted", ["lock.behind"])
     update(policy, [FIRST, SECOND], [])
-    assert move_pin(read_policy(policy), "tides")[1]
+    assert move_pin(read_policy(policy), "tides", NOW, None)[1]
     report = verdict(policy, [SECOND], [release(SECOND, seq=5)], cache=Memory())
     assert (report.verdict, codes(report)) == ("trusted", [])
     assert "# whom we trust" in policy.read_text()
+
+
+def test_what_was_kept_for_a_pin_is_kept_from_the_next_one_on(policy: Path, tmp_path: Path) -> None:
+    """The walk reaches the same keyset, so that a verdict needs no network (L6)."""
+    cache = StatementCache(tmp_path / "statements")
+    verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)], cache=cache)
+    update(policy, [FIRST, SECOND], [])
+    assert move_pin(read_policy(policy), "tides", NOW, cache)[1]
+    anchor = read_policy(policy).issuer("tides").anchor
+    assert isinstance(anchor, KeysetAnchor)
+    (kept,) = cache.get(anchor).untrusted_keysets
+    assert read_keyset(kept).id == anchor.pin
+    assert verdict(policy, [], [], cache=cache).verdict == "trusted"
 
 
 @pytest.mark.parametrize("target", ["lock.elsewhere", "/dev/null"])
