@@ -408,18 +408,20 @@ def test_two_policies_share_the_cache_and_nothing_else(policy: Path, tmp_path: P
 
 
 def test_a_raise_by_a_verifier_that_missed_a_revocation_keeps_it(policy: Path) -> None:
-    """One process saw the revocation in release 6, another only the thief's release 7."""
+    """One process saw release 6, another only the thief's release 7: the higher floors count."""
     lock = policy.with_suffix(".lock")
     thumbprint = TIDES.thumbprint("card")
-    revoking = read_release(release(FIRST, "rel", seq=6, revoked=[thumbprint]))
-    thief = read_release(release(FIRST, "rel2", seq=7, floor={TIDES.url: 7}))
+    floors = {TIDES.url: 6}
+    revoking = read_release(release(FIRST, "rel", seq=6, revoked=[thumbprint], floor=floors))
+    stolen = release(FIRST, "rel2", seq=7, floor={TIDES.url: 5, "extended": 7})
+    thief = read_release(stolen)
     keyset = read_keyset(FIRST)
     for statement in (revoking, thief):
         raise_lock(lock, {"tides": Floor().with_statements(keyset, statement)})
     locked = read_lock(lock)["tides"].release
     assert locked.number == thief.order
-    assert locked.revoked == {thumbprint}
-    report = verdict(policy, [FIRST], [release(FIRST, "rel2", seq=7, floor={TIDES.url: 7})])
+    assert (locked.revoked, locked.floor) == ({thumbprint}, {TIDES.url: 6, "extended": 7})
+    report = verdict(policy, [FIRST], [stolen])
     assert "statement.unrevoked" in codes(report)
     assert report.verdict == "untrusted"
 
