@@ -252,8 +252,7 @@ def list_(trust_file: Path | None) -> None:
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
     show(Answer([issuer_json(issuer) for issuer in issuers], frame.table_lines(columns, rows)))
     for name in sorted(set(read_lock(policy.lock)) - {issuer.name for issuer in issuers}):
-        say(f"{policy.lock} has an entry for {name}, which the policy does not trust; it means")
-        say(f"  nothing. To remove it: cardsign trust forget {name}")
+        say(f"{policy.lock} has an unused entry; to remove it: cardsign trust forget {name}")
 
 
 @trust_commands.command("show", example="cardsign trust show partner")

@@ -213,8 +213,7 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
             lines.append(f"      {safe(alarm.hint, limit=300)}")
         if alarms and issuer.peer == "required":
             status = errors.EXIT_NOT_TRUSTED
-    notes = () if shown else [f"{policy.path} trusts no issuer"]
-    return show(Answer(shown, lines, notes, status))
+    return show(Answer(shown, lines, exit_status=status))
 
 
 def _state_of(
