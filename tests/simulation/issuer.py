@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -202,8 +203,10 @@ class Issuer:
     def _release(self, now: datetime, card: bytes) -> None:
         self.newest_digest = card_digest(card)
         lifetime = timedelta(seconds=self.setting.release_life)
-        changes = ReleasePlan(((URL, card_digest(card)),), lifetime=lifetime)
-        if (signed := sign_next_release(self._work(now), changes)) is not None:
+        changes = ReleasePlan(((URL, card_digest(card)),))
+        with patch("cardsign.issuer.release.RELEASE_LIFETIME", lifetime):
+            signed = sign_next_release(self._work(now), changes)
+        if signed is not None:
             self.release = signed
             said = f"release {self.release.seq} of keyset 1.{self.release.keyset.version}"
             cards = f"{len(self.release.cards)} cards"

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from unittest.mock import patch
 
 from cardsign import sign_card
 from cardsign.card.document import Card
@@ -384,9 +385,10 @@ class World:
         newest = read_release(site.live(RELEASE_PATH, cut) or b"")
         path = KEYSET_PATH.format(epoch=newest.keyset.epoch, version=newest.keyset.version)
         keyset = read_keyset(site.live(path, cut) or b"")
-        plan = ReleasePlan(((URL, card_digest(card)),), lifetime=FORGED_LIFE)
+        plan = ReleasePlan(((URL, card_digest(card)),))
         seq = max(newest.seq, verifier.knows_release_of()) + 1
-        draft = draft_following(plan, keyset, newest, seq=seq, now=at(t + verifier.offset))
+        with patch("cardsign.issuer.release.RELEASE_LIFETIME", FORGED_LIFE):
+            draft = draft_following(plan, keyset, newest, seq=seq, now=at(t + verifier.offset))
         listed = [key.public.thumbprint for key in keyset.keys if "release" in key.roles]
         thumbprints = [name for name in listed if name not in newest.revoked]
         keys = [self.issuer.store.private[thumbprint] for thumbprint in thumbprints]
