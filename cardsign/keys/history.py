@@ -132,7 +132,7 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
 
 
 def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now: datetime) -> bool:
-    """Keep a statement as the newest one, and say whether it is new.
+    """Keep a statement as the newest one, and say whether it is new; one that is kept stays so.
 
     The keys that waited for it to list them may be published from then on. Those that it revokes
     are revoked here too, and so are those that an earlier one listed and it does not: where another
@@ -147,14 +147,13 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
     def decide(state: StoreState) -> list[Event]:
         nonlocal is_new
         earlier = kept_keysets(store)
-        is_new = not earlier or earlier[-1].digest != statement.digest
-        following = _follow(state, statement, earlier)
+        is_new = statement.digest not in {keyset.digest for keyset in earlier}
         if not is_new:
-            return following
+            return _follow(state, earlier[-1], earlier)
         keysets.check_step(statement, earlier[-1] if earlier else None)
         number = {"epoch": statement.epoch, "version": statement.version}
         event = {"event": "keyset", **number, "digest": statement.digest, "blob": blob}
-        return [event, *following]
+        return [event, *_follow(state, statement, earlier)]
 
     store.commit(decide, now=now, blobs={statement_blob(blob): data})
     return is_new
