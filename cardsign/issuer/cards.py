@@ -419,7 +419,7 @@ def _make_signing_gap(work: Work) -> Gap:
 
 
 def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
-    """Yield cards that were published from another place than the project names.
+    """Yield cards, and the next key, that are published from another place than the project names.
 
     After a recovery whoever had the lost keys may have put one there: a person looks at it first.
     """
@@ -428,13 +428,22 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
         events = agenda.record_publication(state, publication_of(newest))
         state = ledger.fold_all(state, events, work.now)
     unsigned_cards = (card for card in ledger.published_cards(state) if not card.kids)
+    publish = "cardsign publish SIGNED" + ("" if work.config.publish else " -o DIR")
     if cards := dict.fromkeys((*agenda.cards_to_sign(state, work.now), *unsigned_cards)):
         names = ", ".join(card.url or card.name for card in cards)
         message = f"sign these published cards again, if they are yours, and publish them: {names}"
         renew = "cardsign release renew --card SIGNED; " if work.keyset else ""
-        command = f"cardsign sign CARD -o SIGNED; {renew}cardsign publish SIGNED"
-        command += "" if work.config.publish else " -o DIR"
-        yield Gap(message, key_holder("card"), command)
+        yield Gap(message, key_holder("card"), f"cardsign sign CARD -o SIGNED; {renew}{publish}")
+        return
+    turned = work.now - timedelta(seconds=work.config.timeline.rotate_every)
+    for step in agenda.steps(state, work.config.timeline, work.now):
+        if step.due is not None or step.action != "activate":
+            continue
+        active = [key for key in state.active_keys(step.role) if key.succeeds(step.key)]
+        begun = [key.times.activated or key.created for key in active if not key.times.replaced]
+        if all(time <= turned for time in begun):  # so it waits for nothing else
+            message = f"publish your card with a key set that lists the next key, {step.key.named}"
+            yield Gap(message, command=publish)
 
 
 def find_ending_cards(work: Work) -> Iterator[Gap]:

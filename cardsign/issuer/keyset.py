@@ -686,10 +686,10 @@ def _find_missing_signatures(
         who = ", ".join(sorted(holders))
         if signing.missing < len(holders):
             who = f"{signing.missing} of these root holders: {who}"
-        if holders <= present:
+        if ours := ", ".join(sorted(holders & present)):
             here = f"{message}, with the root key, which is not here"
-            yield Gap(here, who, f"{work.again} --root-keystore DIR", until, awaits_roots=True)
-        elif is_final:
+            yield Gap(here, ours, f"{work.again} --root-keystore DIR", until, awaits_roots=True)
+        if is_final and holders - present:
             yield Gap(_how_to_sign(work, draft, message), who, "", until, awaits_roots=True)
 
 

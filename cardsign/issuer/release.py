@@ -440,7 +440,9 @@ def _explain_trust(work: Work, names: str) -> tuple[str, str]:
     if work.keyset is not None:
         return f"{why}nothing that is published revokes them yet", work.again
     if work.published or work.store.state.publications:
-        command = work.again if work.config.publish else "cardsign publish SIGNED -o DIR"
+        # A card that no stolen key has signed takes the key set along.
+        elsewhere = f"{work.again}; cardsign sign CARD -o SIGNED; cardsign publish SIGNED -o DIR"
+        command = work.again if work.config.publish else elsewhere
         return f"{why}still in the published key set", command
     why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
     why += "write another, and give it to all who have the old one"
