@@ -205,14 +205,19 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
     policy = verifier.needed_policy(trust_file)
     by_policy, shown, lines, status = Verifier(policy), [], list[str](), errors.EXIT_OK
     for issuer in verifier.chosen_issuers(policy, names):
-        state, alarms = _state_of(by_policy, issuer)
+        try:
+            state, alarms = _state_of(by_policy, issuer)
+        except UsageFault as fault:  # the lock lacks this one; the others are shown
+            frame.print_error(fault)
+            status = fault.exit_status
+            continue
         shown.append({**state, "alarms": [alarm.to_json() for alarm in alarms]})
         lines += verifier.view_lines(state)
         for alarm in alarms:
             lines.append(f"  {alarm.code}: {safe(alarm.message, limit=300)}")
             lines.append(f"      {safe(alarm.hint, limit=300)}")
         if alarms and issuer.peer == "required":
-            status = errors.EXIT_NOT_TRUSTED
+            status = max(status, errors.EXIT_NOT_TRUSTED)
     return show(Answer(shown, lines, exit_status=status))
 
 
