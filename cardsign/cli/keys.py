@@ -80,7 +80,7 @@ def generate(alg: SigningAlg, role: ledger.Role, keystore: KeystoreOptions) -> N
 
     A later key is prepublished: it is in the JWK Set and does not sign yet. Publish it. When
     caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
-    is used only after a statement lists it: cardsign keyset draft.
+    is used only after a statement lists it; cardsign keys rotate drafts one.
     """
     place = keystore.located()
     _add(place, PrivateKey.generate(alg, kid=keystore.kid), keystore.new_passphrase(role), role)
@@ -138,6 +138,8 @@ def _made(record: ledger.KeyRecord, store: stores.KeyStore, path: stores.StorePl
     state = store.state
     if record.rotates and not state.keysets:
         does = _DOES[record.state]
+    elif record.rotates:
+        does = "it signs as soon as a keyset statement lists it: cardsign keys rotate"
     elif state.keysets or len(state.keys) > 1:
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
     else:

@@ -172,7 +172,8 @@ def _next_lines(plan: IssuerPlan, *, has_settings: bool) -> Iterator[str]:
     elif Path(card).exists():
         yield f"  next: {rotate}, which signs the card and publishes it"
     else:
-        yield f"  next: write {card}, which is not there yet; then {rotate}"
+        yield f"  next: write {card}, which is not there yet, or correct `source` in cardsign.toml"
+        yield f"  then: {rotate}"
     yield "  and from cron, hourly: cardsign keys rotate --quiet"
 
 

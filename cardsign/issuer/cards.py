@@ -99,7 +99,8 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
 def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
     """Refuse a card with an interface where the newest keyset statement allows none."""
     keyset, path = work.keyset, str(card.source)
-    origins = list_origins(Card.from_bytes(source).document) if keyset else []
+    with of_the_user(path):
+        origins = list_origins(Card.from_bytes(source).document) if keyset else []
     for origin in origins:
         if keyset and origin not in keyset.origins:
             allowed = ", ".join(keyset.origins)
@@ -383,7 +384,8 @@ def find_card_gaps(work: Work) -> Iterator[Gap]:
 
 
 def _make_repair_gap(work: Work, fault: errors.CardsignError) -> Gap:
-    message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
+    place = str(fault.finding.place) or "cardsign.toml"
+    message = f"repair {place}: {fault.message}; until then what is published stays"
     if fault.code == "card.origin_mismatch":
         message += f". {fault.finding.fix}"
     return Gap(message, command=work.again)

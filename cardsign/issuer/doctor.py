@@ -87,13 +87,11 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
         message = f"the newest line of the log is of {second(newest)}, and this clock says it is "
         yield Finding("doctor.clock", f"{message}not yet", severity="error")
     if state.release is None:
-        message = "no release names the newest line of the log yet: only a user who has seen that "
-        message += "line would notice that it was taken away"
+        message = "no release says yet where the log ends, so newest lines could be taken away "
+        message += "unnoticed"
         yield Finding("doctor.unwitnessed", message, Place(work.store.place), severity="note")
     if work.config.publish is not None and work.config.live is None:
-        message = (
-            "`live` is not set, so what is published counts as served once it is in its folder"
-        )
+        message = "`live` is not set, so what is in the publication folder counts as served"
         yield Finding("doctor.folder_counts", message, Place("cardsign.toml"), severity="note")
 
 

@@ -279,7 +279,7 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
         if not lines:
             raise
         path = f" ({fault.path})" if fault.path else ""
-        remaining = [Gap(f"{fault.message}{path}", command=work.again)]
+        remaining = [Gap(f"{fault.message}{path}. {fault.hint}", command=work.again)]
     return foresee(work)._replace(done=tuple(lines), left=tuple(remaining))
 
 

@@ -963,8 +963,8 @@ def open_signer(
     if key is None:
         private = read_local_key(uri, access, public.kid if public else kid)
         if public is not None and private.public != public:
-            message = f"there is another private key, not that of {public.kid!r}"
-            hint = "Name that key. If this is the right one, write its public key: "
+            message = f"this is not the private key of {public.kid!r}"
+            hint = "Name the right key. Or, if this is it, write its public key: "
             hint += f"cardsign keys jwks --key {shlex.quote(uri)} -o jwks.json"
             raise SignerFault("signer.wrong_key", message, path=uri, hint=hint)
         return private

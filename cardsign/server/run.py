@@ -89,11 +89,12 @@ def serve(
     # A worker may be started again while the operator's file is broken. No lock: it may be killed.
     checked, reloads = multiprocessing.RawArray("c", MAX_CHECKED), multiprocessing.Value("L", 0)
     with (
-        reserve_address(host, port) as address,
         tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
+        contextlib.ExitStack() as stack,
     ):
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
+        address = stack.enter_context(reserve_address(host, port))
         share(settings, checked)
         if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
             log.warning("slow clients can hold its threads: put a proxy in front (behind_proxy)")

@@ -314,7 +314,8 @@ def _list_problems(file: TrustFile, is_own: bool) -> Iterator[Problem]:
         places += [(("origins", nth), place) for nth, place in enumerate(issuer.origins)]
         for place, value in places:
             if owners.setdefault(value, index) != index:
-                hint = "Give each its own name and places, such as https://host/agents/NAME/."
+                hint = "Give each its own name and places, such as https://host/agents/NAME/. "
+                hint += "To replace one: cardsign trust remove NAME, then add it again."
                 yield (*at, *place), "policy.malformed", f"two issuers have {str(value)!r}", hint
         if issuer.proxy is not None and issuer.networks:
             hint = "A proxy looks up the names of hosts itself, so leave `networks` out."
