@@ -351,10 +351,6 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
 _Messages: TypeAlias = tuple[Message | None, Message | None]
 
 
-def _message_of(field: Field | None) -> Message | None:
-    return field.message if field else None
-
-
 class _Walk:
     """Goes down the card, by both schemas, as far as the payload holds something of it."""
 
@@ -400,7 +396,7 @@ class _Walk:
             elif is_free:  # at any depth, and whatever stands beside
                 yield from self.parts(child, place, messages, secure, element_of)
             elif is_message:
-                below = (_message_of(field), _message_of(old_field))
+                below = (field.message if field else None, old_field.message if old_field else None)
                 is_one = isinstance(child.value, dict) and all(f.shape != "map" for f in fields)
                 yield from self.parts(child, place, below, secure, field, is_message=is_one)
             else:

@@ -291,8 +291,7 @@ _CREWAI: Final = frozenset({"sig.typ_forbidden", "sig.header_overlap"})
 _CHANGED: Final = Finding(
     "sig.bad",
     "the signature fits this card by no profile and in no known spelling: changed after signing, "
-    "signed with another key under this kid, or by a rule that is not known here "
-    "(a2a-sdk before 1.1.4, crewAI)",
+    "signed with another key under this kid, or by an unknown rule (a2a-sdk before 1.1.4, crewAI)",
     fix="Ask the issuer for its key and card, and compare: cardsign diff SIGNED_CARD CARD",
 )
 
@@ -424,8 +423,7 @@ def _predict_client(
         return "unknown", "nothing of the card is left to sign"
     unread = [e for e in signatures if e.report.verdict == "refused" and not e.profiles]
     if any(reason.code == "sig.shape" for entry in unread for reason in entry.report.reasons):
-        why = "an entry of `signatures` has the wrong shape, and the rest may go with it"
-        return "unknown", why
+        return "unknown", "an entry of `signatures` has the wrong shape and may spoil the rest"
     fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
     typed = [entry for entry in fitting if not verifier.is_js or "typ" in entry.header]
     if usual := [entry for entry in typed if entry.header.keys() <= _USUAL]:
