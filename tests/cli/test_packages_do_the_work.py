@@ -20,7 +20,7 @@ JWKS = "joserfc/_rfc7517/models.py"
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "keys generate": ("generate_private_key", f"{JWKS} thumbprint"),
-    "keys jwks -o jwks.json": (f"{JWKS} as_dict",),
+    "keys jwks -o jwks.json": ("joserfc/_rfc7517/pem.py convert_raw_key_to_dict",),
     "sign card.json -o signed.json": (ENCODES, SIGNS, VERIFIES),
     "verify signed.json --jwks jwks.json": (f"{JWKS} import_key", ENCODES, VERIFIES),
     "publish signed.json -o pub": (ENCODES, VERIFIES),
