@@ -364,48 +364,44 @@ class _Walk:
         self.messages = {child.origin: child for own in owners for _, child in own.children()}
 
     def parts(
-        self,
-        node: Node,
-        tokens: Tokens,
-        messages: _Messages,
-        security: bool,
-        element_of: Field | None = None,
-        *,
-        is_message: bool = True,
+        self, node: Node, tokens: Tokens, messages: _Messages, security: bool
     ) -> Iterator[Uncovered]:
-        """Yield what is not held of a message; else of the elements of a list or map of messages.
-
-        `element_of` is the field of that list or map, or the one that holds free-form content.
-        """
-        current, old = messages if is_message else (None, None)
-        is_free = element_of is not None and element_of.kind == "free"
+        """Yield what is not held of a message."""
+        current, old = messages
         for token, child in node.children():
-            is_held = child in self.held
-            if is_held and not isinstance(child.value, dict | list):
-                continue
             name, place = str(token), (*tokens, token)
             field = current.spelled.get(name) if current else None
             old_field = old.fields.get(name) if old else None
             fields = [entry for entry in (field, old_field) if entry is not None]
             secure = security or any(entry.security for entry in fields)
-            if not is_held:
-                excuse = self._excuse_element(child, element_of)
-                if is_message and not is_free:
-                    excuse = self._excuse(node, child, place, secure, field, old_field)
+            if child not in self.held:
+                excuse = self._excuse(node, child, place, secure, field, old_field)
                 yield Uncovered(child, place, secure, excuse)
-            elif is_free:  # at any depth, and whatever stands beside
-                yield from self.parts(child, place, messages, secure, element_of)
-            elif is_message:
-                below = (field.message if field else None, old_field.message if old_field else None)
-                is_one = isinstance(child.value, dict) and all(f.shape != "map" for f in fields)
-                yield from self.parts(child, place, below, secure, field, is_message=is_one)
+                continue
+            below = (field.message if field else None, old_field.message if old_field else None)
+            has_elements = any(entry.shape == "map" or entry.kind == "free" for entry in fields)
+            if has_elements or not isinstance(child.value, dict):
+                yield from self._elements(child, place, below, secure, field)
             else:
-                is_one = isinstance(child.value, dict)
-                yield from self.parts(child, place, messages, secure, is_message=is_one)
+                yield from self.parts(child, place, below, secure)
 
-    def _excuse_element(self, node: Node, element_of: Field | None) -> Excuse | None:
-        by_value = self.is_lossy and element_of is not None and _is_empty(node, element_of)
-        return Excuse.DROPPED_BY_VALUE if by_value else None
+    def _elements(
+        self, node: Node, tokens: Tokens, messages: _Messages, security: bool, field: Field | None
+    ) -> Iterator[Uncovered]:
+        """Yield what is not held of a field's list or map of messages, or of free-form content."""
+        is_free = field is not None and field.kind == "free"
+        for token, child in node.children():
+            place = (*tokens, token)
+            if child not in self.held:
+                by_value = self.is_lossy and field is not None and _is_empty(child, field)
+                excuse = Excuse.DROPPED_BY_VALUE if by_value else None
+                yield Uncovered(child, place, security, excuse)
+            elif is_free:  # at any depth, and whatever stands beside
+                yield from self._elements(child, place, messages, security, field)
+            elif isinstance(child.value, dict):
+                yield from self.parts(child, place, messages, security)
+            else:
+                yield from self._elements(child, place, messages, security, None)
 
     def _excuse(
         self,

@@ -67,8 +67,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; says on stderr where, once requests are accepted.
 
-    On SIGHUP it reads settings and tokens again, and drops no request; what is wrong is logged.
-    The address, `workers`, `threads` and `access_log` stay.
+    SIGHUP has settings and tokens read again, but for address, `workers`, `threads`, `access_log`.
 
     Args:
         location: A publication directory, or a folder of them, one for each agent.
