@@ -340,7 +340,7 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
     if not problems:  # what would make every verifier refuse it: its endpoints (V4)
         try:
             check_interfaces(document, None)
-            # Of additional interfaces alone, or of a name that no schema has, no client is made.
+            # No client reads a card that has only additional interfaces or misspelt names.
             if not any(document.get(name) for name in _CALLED):
                 raise CardRefused("card.no_interface", "the card names no endpoint")
         except CardRefused as refusal:

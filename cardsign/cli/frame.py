@@ -196,7 +196,7 @@ def is_json() -> bool:
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print one JSON value in ASCII, which tricks no terminal.
+    """Print one JSON value in ASCII, so that no character in it can mislead a terminal.
 
     No password of a URL and no key is repeated, but in what was signed, which is data.
 

@@ -134,12 +134,12 @@ def view_lines(view: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name:<11} {safe(text, limit=400)}"
 
 
-#: A pin that old lets many retired root keys begin a history of their own (threat 2).
+#: Root keys that were retired since could sign a history of their own from such a pin (threat 2).
 OLD_PIN: Final = timedelta(days=365)
 
 
 def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
-    """Warn of a statement to pin, or of the newest after a pin: the pin itself is older still."""
+    """Warn if a pinned keyset, or the newest one that a pin leads to, is more than a year old."""
     if keyset is not None and now.timestamp() - keyset.iat > OLD_PIN.total_seconds():
         say(f"this statement is more than {OLD_PIN.days} days old; ask the issuer for a newer one")
 

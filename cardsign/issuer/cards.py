@@ -468,6 +468,6 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
             message = f"sign the extended card of audience {audience} again, to end later"
             command = f"cardsign sign CARD -o FILE --extended {audience} --seq N --expires DATE; "
             command += f"cardsign publish SIGNED --extended {audience}=FILE"
-            # Once `expires` of cardsign.toml is later.
+            # The person first sets a later `expires` in cardsign.toml.
             command = work.again if audience in named else command
             yield Gap(message, command=command, until=end)

@@ -694,7 +694,7 @@ def _find_missing_signatures(
 
 
 def _find_roots_here(work: Work, able: Container[str]) -> Iterator[tuple[Work, KeyRecord]]:
-    """Yield the first active key of these of each key store that is here."""
+    """Yield, for each key store on this machine, its first active key that is in `able`."""
     for holder in filter(None, (work, work.roots)):
         keys = (key for key in holder.store.load().keys if key.state == "active")
         if root := next((key for key in keys if key.thumbprint in able), None):

@@ -42,7 +42,7 @@ from cardsign.times import minute
 
 
 def find_gaps(work: Work) -> Iterator[Gap]:
-    """Yield what is missing; a caller that closes a gap asks anew."""
+    """Yield the gaps in the order in which to close them. After closing one, call this again."""
     store = work.store
     yield from publishing.find_stale_publications(work)
     obstacles, is_stranger = _find_obstacles(work)
@@ -90,7 +90,7 @@ def foresee(work: Work) -> Progress:
 
 
 def _find_obstacles(work: Work) -> tuple[list[Gap], bool]:
-    """Return that what is published is more than the log has, a fork, or somebody else's: True."""
+    """Return gaps where what is published is not from this log, and whether it is a stranger's."""
     try:
         return [*_find_adoption(work)], False
     except (UsageFault, errors.ServeFault, errors.FileFault) as fault:

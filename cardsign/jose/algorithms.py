@@ -18,9 +18,8 @@ VerifyAlg: TypeAlias = Literal[
 ]
 
 
-#: The type and the curve of the keys of each, and the bytes of a signature, in the order in which
-#: refusals list them: r and s at the full length of the curve's coordinates, R and S of Ed25519.
-#: That of RSA is as long as the modulus.
+#: By algorithm: `kty` and `crv` of its keys, and the bytes of a signature; 0: as many as the RSA
+#: modulus has. Refusals list the algorithms in this order.
 ALGORITHMS: Final[dict[VerifyAlg, tuple[str, str, int]]] = {
     "ES256": ("EC", "P-256", 64),
     "ES384": ("EC", "P-384", 96),

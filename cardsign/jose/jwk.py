@@ -133,7 +133,7 @@ NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25
 JoseKey: TypeAlias = ECKey | OKPKey | RSAKey
 NativePrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
 
-#: By `kty`: who reads such a key, what it is for `cryptography`, and what makes a public one.
+#: By `kty`: joserfc's class, that of `cryptography`, and the members of a public key.
 _KINDS: Final[dict[str, tuple[type[ECKey | OKPKey | RSAKey], type, tuple[str, ...]]]] = {
     "EC": (ECKey, ec.EllipticCurvePublicKey, ("x", "y", "crv")),
     "OKP": (OKPKey, Ed25519PublicKey, ("x", "crv")),
@@ -288,7 +288,7 @@ _PSS: Final = bytes.fromhex("06092a864886f70d01010a")
 
 
 def pem_blocks(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the label and the DER of each block of a PEM file; none of one that is no base64."""
+    """Yield label and DER of each block of a PEM file; the DER is empty if it is no base64."""
     for label, body in _BLOCK.findall(data):
         der = b""
         with contextlib.suppress(binascii.Error):

@@ -132,7 +132,7 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
 
 
 def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now: datetime) -> bool:
-    """Keep a statement as the newest one, and say whether it is new; one that is kept stays so.
+    """Keep a statement as the newest one, and return whether it is new to this key store.
 
     The keys that waited for it to list them may be published from then on. Those that it revokes
     are revoked here too, and so are those that an earlier one listed and it does not: where another

@@ -75,7 +75,7 @@ def import_private_key(
     return read(data, password(), kid)
 
 
-#: An initial vector of AES that has not its 16 bytes: by it cryptography ends in a panic.
+#: An AES initial vector of other than 16 bytes, on which cryptography panics.
 _SHORT_VECTOR: Final = re.compile(rb"DEK-Info: *AES-[^,\n]*,(?![0-9A-Fa-f]{32})")
 
 

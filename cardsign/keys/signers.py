@@ -244,7 +244,7 @@ def read_attributes(
     return pairs
 
 
-#: Returns a library that a signer needs.
+#: Import a library that a signer needs, or raise SignerFault.
 require: Final = partial(errors.require, kind=SignerFault)
 
 

@@ -189,7 +189,7 @@ class Deadline:
         return seconds if at_most is None else min(seconds, at_most)
 
     def stop(self) -> None:
-        """Let it be over now."""
+        """End the deadline now, so that whatever waits on it fails."""
         self._end = float("-inf")
 
 

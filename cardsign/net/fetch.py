@@ -33,7 +33,7 @@ from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url
 
 USER_AGENT: Final = f"cardsign/{metadata.version('cardsign')}"
-# All that a peer learns of us.
+# The only headers that are sent unasked.
 _OF_US: Final = (("Accept", "application/json, application/*+json"), ("User-Agent", USER_AGENT))
 TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
 
@@ -510,7 +510,7 @@ class DocumentFetcher:
                 page.last, page.lasts = self._request(asked, settings, page.good, fresh=fresh)
                 page.good = page.last if page.last.outcome == "found" else page.good
                 page.asked_at, page.ended = now, self.settings.clock()
-                with self._lock:  # it is the newest now; the oldest ones are forgotten
+                with self._lock:  # moves the page to the end; the oldest pages are dropped first
                     self._pages.pop(key, None)
                     self._pages[key] = page
                     while sum(map(_Page.size, self._pages.values())) > MAX_BYTES:

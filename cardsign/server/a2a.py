@@ -286,14 +286,14 @@ class ExtendedCards:
         }
         if self.are_published and providers:
             for problem in security_problems(card):
-                message = f"it cannot be read what the public card demands: {problem.message}"
+                message = f"the demands of the public card cannot be read: {problem.message}"
                 raise ServeFault("serve.schemes", message)
             for need in needs:
                 if not any(need <= names for names in taken.values()):
                     words = " with ".join(map(repr, sorted(need)))
-                    message = f"the public card demands {words}, and no provider takes that"
+                    message = f"the public card demands {words}, and no provider accepts that"
                     raise ServeFault("serve.schemes", message)
-        #: Each takes all that an alternative of the card demands, or what no alternative names.
+        #: Providers that satisfy an alternative of the card alone, or that the card does not name.
         self._providers = [
             provider
             for provider, names in taken.items()

@@ -338,7 +338,7 @@ def log_to_stderr() -> None:
     logger = logging.getLogger("cardsign")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)
-    logging.getLogger("flask-limiter").handlers = [handler]  # it tells of a storage that is gone
+    logging.getLogger("flask-limiter").handlers = [handler]  # it logs that Redis cannot be reached
 
 
 def split_address(text: str, expected: str) -> tuple[str, int]:
@@ -471,7 +471,7 @@ def _refuse_strangers() -> None:
 
 
 def _show_fault(fault: CardsignError) -> Response:
-    # Any other is a fault of this machine, and not of who asks.
+    # These two are mistakes of the caller; every other LocalFault is ours.
     is_callers = fault.code in ("usage.invalid", "policy.unknown_issuer")
     if is_ours := isinstance(fault, LocalFault) and not is_callers:
         log.error("%s", fault)

@@ -436,7 +436,7 @@ def find_paths(*cards: Mapping[str, Json]) -> dict[str, set[str]]:
                 path = unquote(parts.path).rstrip("/")
                 extended.update(_extended_paths(path, interface))
                 if str(interface.binding).upper() == "JSONRPC":
-                    # Clients disagree about a final slash; the root has no path without one.
+                    # Some clients add a final slash. The root path has only that form.
                     rpc.update((path, f"{path}/") if path else ("/",))
     return {"GET": extended, "HEAD": extended, "POST": rpc}
 

@@ -188,7 +188,7 @@ class RootHolder(Table):
 
 
 class RootSet(Table):
-    """A keyset statement with exactly this root set; one that no statement can have has none."""
+    """An anchor: a keyset statement with exactly these root keys and this threshold."""
 
     issuer: StatementIssuer
     threshold: int = Field(ge=1, le=MAX_HOLDERS)
@@ -300,7 +300,7 @@ Problem: TypeAlias = tuple[Location, str, str, str]
 
 
 def _list_problems(file: TrustFile, is_own: bool) -> Iterator[Problem]:
-    """Yield what only a policy that is named may say, and where entries contradict one another."""
+    """Yield members that only a named policy may have, and entries that contradict each other."""
     owners: dict[object, int] = {}
     for index, issuer in enumerate(file.issuer):
         name, at = issuer.name, ("issuer", index)
@@ -439,7 +439,7 @@ def _index(text: str, name: str) -> int:
 # comparison over another channel shows that a first statement is genuine, so `add_issuers` lets the
 # caller compare before it writes.
 
-#: Of a release that is missing or over there is nothing to compare.
+#: No warnings to who adds an issuer: without a current release there is nothing to compare.
 _NO_DOUBT: Final = ("refresh.next_unknown", "trust.freshness_unknown")
 
 

@@ -116,7 +116,7 @@ def test_other_settings_take_over_what_is_served(site: Site, key: PrivateKey) ->
     assert newer.site.agents[""].generation.number == 2
     assert LEGACY not in newer.site.documents
     assert [line.split(": ")[1] for line in site.log] == ["still serving generation 2"] * 2
-    with pytest.raises(ServeFault, match="and no provider takes that"):
+    with pytest.raises(ServeFault, match="and no provider accepts that"):
         Publications(site.directory, MTLS, now=served.now, previous=newer)
     disabled = site.settings.model_copy(update={"enabled": False})
     newer = Publications(site.directory, disabled, now=served.now, previous=newer)
