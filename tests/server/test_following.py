@@ -152,7 +152,7 @@ def test_there_is_no_server_on_a_damaged_publication(site: Site) -> None:
     names = [name for name, body in site.generation.files.items() if body == site.generation.card]
     files = {**site.generation.files, **dict.fromkeys(names, json.dumps(card).encode())}
     put_in_place(site.directory, replace(site.generation, files=files))
-    with pytest.raises(ServeFault, match="cannot be read what") as refused:
+    with pytest.raises(ServeFault, match="public card cannot be read") as refused:
         serve(site.directory, site.settings)  # nobody could say who may have the extended card
     assert refused.value.code == "serve.schemes"
     truncate_card(site.directory)
