@@ -53,7 +53,8 @@ def test_what_is_no_source_is_refused(uri: str) -> None:
     assert not any(secret in shown for secret in (SECRET, "hunter2secret"))
 
 
-UNUSABLE = ["", "\n", "one\ntwo", "one\r\nX-Evil: two", "one\x7ftwo", "töken", "x" * 8193]
+UNUSABLE = ["", "\n", "one\ntwo", "one\r\nX-Evil: two", "one\x7ftwo", "one\0two"]
+UNUSABLE += ["töken", "x" * 8193]
 
 
 @pytest.mark.parametrize("value", UNUSABLE, ids=lambda value: repr(value[:20]))
@@ -69,7 +70,7 @@ def test_one_line_of_printable_ascii(
             monkeypatch.setenv("TOKEN", text)
             file.write_bytes(text.encode())
             assert credential.secret() == SECRET
-        monkeypatch.setenv("TOKEN", value)
+        monkeypatch.setenv("TOKEN", value.replace("\0", "\b"))  # which no variable can hold
         file.write_bytes(value.encode())
         with pytest.raises(UsageFault, match=r"credential\.none") as caught:
             credential.secret()
@@ -104,7 +105,8 @@ def test_words_that_repeat_a_credential_are_not_quoted(
         assert not is_echo or secret not in shown
     assert quotable("no \x1b[2J\u202eaccess", header) == "no ?[2J?access"
     assert len(quotable("x" * 1000, header)) <= 200
-    assert secret not in f"{header!r} {header} {Credential('env:' + secret[:2])!r}"
+    assert secret not in f"{header!r} {header}"
+    assert "hunter2secret" not in repr(Credential("env:hunter2secret"))
 
 
 # ------------------------------------------------------------------ how it is shown
@@ -296,6 +298,7 @@ NO_TOKEN_URL: dict[str, tuple[dict[str, Any], str]] = {
     "a URL that is no text": (scoped(oauth(["x"])), "credential.scheme"),
     "a flow of another scheme": (scoped(OTHER_FLOW), "credential.scheme"),
     "another origin": (scoped(oauth("https://evil.example/t")), "credential.elsewhere"),
+    "another port": (scoped(oauth(f"{LOGIN}:8443/t")), "credential.elsewhere"),
     "plain http": (scoped(oauth("http://login.example/t")), "fetch.url"),
 }
 

@@ -88,6 +88,7 @@ OFFERS: list[tuple[dict[str, Any], list[Endpoint]]] = [
     (new(interface(version="2.0")), []),
     (new(interface(version=7)), []),
     ({**OLD, "protocolVersion": "0.2.6"}, []),
+    ({**OLD, "protocolVersion": "0.1"}, []),
     (new(interface(version="1.0-evil")), []),
     (new({**interface(), "url": "https://u@tides.example/a2a"}), []),
 ]

@@ -40,6 +40,7 @@ def code_of(call: Call, *args: Any, **options: Any) -> str:
     with pytest.raises(GuardRefused) as caught:
         call(*args, **options)
     assert isinstance(caught.value.__cause__, FetchFailed)
+    assert caught.value.request.url.host
     return caught.value.__cause__.code
 
 
@@ -211,6 +212,7 @@ MANY = events(*[0.0] * 100)
 NO_END: dict[str, tuple[Takeover, dict[str, Any], str]] = {
     "silent": (events(30.0), {"total_timeout": SOON}, "fetch.timeout"),
     "silent, for a client's own limit": (events(30.0), {"timeout": SOON}, "fetch.timeout"),
+    "without a head": (Takeover(lambda ours: ours.recv(1)), {"timeout": SOON}, "fetch.timeout"),
     "for ever": (events(*[0.02] * 3000), {"total_timeout": SOON}, "fetch.timeout"),
     "too many": (MANY, {"max_bytes": 99_999}, "fetch.too_large"),
     "just enough": (MANY, {"max_bytes": 100_000}, ""),

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cardsign.jose.keys import JwkSet
-from cardsign.statements.keyset import read_keyset
+from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.lock import Floor, LockedRelease
-from cardsign.trust.policy import JwksAnchor, KeysAnchor, KeysetAnchor
+from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
 from cardsign.trust.session import IssuerTrust
 from tests.statements.making import DAY, T0, entry, key, thumbprint
 from tests.trust.establishing import ORIGIN, anchored, codes, number, session_of, stand
@@ -100,6 +100,20 @@ def test_the_newest_statement_says_whose_keys_count(
     assert trust.revoked == {thumbprint("card"), thumbprint("card2")}
     assert trust.release is not None
     assert (trust.hindrances, trust.blocks, trust.notes) == ((), (), ())
+
+
+ANCHORS: dict[str, Anchor] = {
+    "pinned keys": KeysAnchor(JwkSet.of([])),
+    "a key set": JwksAnchor(JWKS_URL),
+    "a keyset": KeysetAnchor(KeysetId(1, 1, "0" * 64)),
+}
+
+
+@pytest.mark.parametrize("source", ANCHORS.values(), ids=ANCHORS)
+def test_no_anchor_falls_back_upon_another(source: Anchor, one: bytes) -> None:
+    """Everything that another anchor would take comes along, and no key is accepted."""
+    along: dict[str, Any] = {"untrusted_jwks": jwks("ann"), "jwks_url": f"{ORIGIN}/other.json"}
+    assert stand(source, [one], [release(one)], **along).keys == ()
 
 
 # ------------------------------------------------------------------ memory and clock

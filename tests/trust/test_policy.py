@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -10,7 +11,7 @@ from cardsign.card.profiles import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
-from cardsign.urls import parse_place
+from cardsign.urls import Place, parse_place
 
 NO_KEYS = KeysAnchor(JwkSet.of([]))
 
@@ -102,3 +103,14 @@ def test_what_nobody_may_accept(members: dict[str, Any]) -> None:
     """js-instance and HS* never count, and narrowing never widens."""
     with pytest.raises(UsageFault):
         TrustedIssuer("x", NO_KEYS, None, **members)
+
+
+def test_whose_a_place_is_costs_the_same_however_many_there_are() -> None:
+    """One look-up for each level of a path, not one for each place of the policy (S9)."""
+    places = [(parse_place(f"https://a.example/{n}/"),) for n in range(500)]
+    policy = Policy(tuple(TrustedIssuer(f"n{n}", NO_KEYS, place) for n, place in enumerate(places)))
+    assert policy.find(Subject(url="https://a.example/card.json")) is None
+    with mock.patch.object(Place, "holds", side_effect=AssertionError("places were walked")):
+        for n in range(500):
+            issuer = policy.find(Subject(url=f"https://a.example/{n}/x/card.json"))
+            assert issuer is policy.issuers[n]
