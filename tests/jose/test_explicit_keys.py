@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Collection
 
@@ -249,9 +250,14 @@ def test_what_we_sign_by(alg: str) -> None:
     read = PrivateKey.from_jwk(made(alg).private_jwk)
     assert read.public == made(alg).public
     assert PrivateKey.from_pkcs8_der(read.to_pkcs8_der(), "k") == read
-    entry: Json = {**sign_payload(PAYLOAD, read, typ="JOSE")}
-    assert entry == {**sign_payload(PAYLOAD, read, typ="JOSE")}
-    check_entry(read_entry(entry), PAYLOAD, made(alg).public)
+    new = PrivateKey.generate("EdDSA")
+    assert new.public.alg == "EdDSA"
+    for private in (read, new):
+        entry = sign_payload(PAYLOAD, private, typ="JOSE")
+        assert entry == sign_payload(PAYLOAD, private, typ="JOSE")
+        header = json.loads(base64url.decode(entry["protected"]))
+        assert header["alg"] == private.public.alg  # not Ed25519, which few others read
+        check_entry(read_entry({**entry}), PAYLOAD, private.public)
 
 
 @pytest.mark.parametrize(
@@ -268,6 +274,7 @@ def test_from_cryptography_unsupported(private: PrivateKeyTypes) -> None:
     for attempt in (
         lambda: PublicKey.from_cryptography(private.public_key()),
         lambda: PublicKey.from_cryptography(private),
+        lambda: PublicKey.from_cryptography(made("ES256").library.private_key),
         lambda: PublicKey.from_cryptography(b"MFkw"),
         lambda: PrivateKey.from_cryptography(private),
     ):
@@ -275,9 +282,13 @@ def test_from_cryptography_unsupported(private: PrivateKeyTypes) -> None:
             attempt()
 
 
-@pytest.mark.parametrize(("alg", "size"), [("ES256", 64), ("ES512", 132), ("RS256", 256)])
+@pytest.mark.parametrize(
+    ("alg", "size"),
+    [("ES256", 64), ("ES384", 96), ("ES512", 132), ("Ed25519", 64), ("RS256", 256)],
+)
 def test_wrong_length_is_named(alg: str, size: int) -> None:
     """A signature of the wrong length, DER most of all, is told apart from a wrong one."""
     entry = read_entry({**made(alg).sign(), "signature": base64url.encode(bytes(70))})
-    with pytest.raises(SignatureRefused, match=f"has 70 bytes, expected {size} for {alg}"):
+    expected = f"has 70 bytes, expected {size} for {made(alg).name}"
+    with pytest.raises(SignatureRefused, match=expected):
         check_entry(entry, PAYLOAD, made(alg).public)

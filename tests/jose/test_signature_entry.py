@@ -162,6 +162,7 @@ def test_embedded_key(
 
 UNPROTECTED: list[tuple[Json, str]] = [
     *(({name: "JOSE"}, "sig.header_overlap") for name in ("alg", "kid", "typ", "x")),
+    *((same, "sig.header_overlap") for same in ({"alg": "ES256"}, {"kid": "es"}, {"x": 1})),
     *(({"crit": ["exp"]}, "sig.crit"), ({"b64": False}, "sig.b64")),
     *((value, "sig.shape") for value in ([], "{}", False)),
 ]
@@ -225,6 +226,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "stray bits at the end": _other_ending,
     "one character too few": lambda text: text[: len(text) // 4 * 4 + 1],
     "a dot": lambda text: text + ".",
+    "a fullwidth digit": lambda text: text[:-1] + "\uff19",
 }
 
 
