@@ -13,7 +13,8 @@ from cardsign.card.profiles import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.findings import Finding, list_codes
 from cardsign.jose.jws import Entry, check_entry
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
+from cardsign.trust.policy import Policy
 from cardsign.verify.report import (
     Answer,
     Answers,
@@ -32,7 +33,9 @@ from tests.support import (
     codes,
     dump,
     examine,
+    holder_of,
     one_signature,
+    reach_verdict,
     signed,
 )
 
@@ -244,6 +247,15 @@ def test_a_full_signature_is_checked_once(
     assert checked == [canonicalize(LAX, "served-as-is").data]
     examine({**LAX, "signatures": [one_signature(LAX, alice, "prune-empty")]}, alice)
     assert len(checked) > 2
+
+
+def test_a_key_set_without_kids_names_no_key(alice: PrivateKey) -> None:
+    """Its keys are known by their thumbprints, which the header does not name."""
+    jwk = {name: value for name, value in alice.public.jwk().items() if name != "kid"}
+    policy = Policy.from_jwks(JwkSet.from_bytes(dump({"keys": [jwk]})), name="the harbour")
+    card = dump(signed(LAX, alice))
+    report = reach_verdict(card, expect=holder_of(policy), policy=policy, now=NOW)
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "key.unknown")
 
 
 # ------------------------------------------------------------------ when to ask once more

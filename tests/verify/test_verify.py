@@ -241,6 +241,13 @@ def test_a_card_signed_by_an_sdk_says_what_it_leaves_unsigned(alice: PrivateKey)
         assert accepted.card == canonicalize(LAX, "prune-empty").value
 
 
+def test_one_full_profile_alone(alice: PrivateKey) -> None:
+    """Who accepts nothing but the document trusts none from which a default was dropped."""
+    card = without(signed(WITH_DEFAULTS, alice), "/skills/0/examples")
+    assert examine(card, alice).verdict == "trusted"
+    assert examine(card, alice, profiles=("served-as-is",)).verdict == "untrusted"
+
+
 # ------------------------------------------------------------------ what a hostile card costs
 
 
