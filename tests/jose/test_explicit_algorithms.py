@@ -139,7 +139,6 @@ def test_a_key_serves_one_algorithm(alg: str, other: str) -> None:
     expected = "good" if alg == other else "key.alg_mismatch"
     entry, key = made(alg).sign(), made(other).public
     assert verdict(entry, key) == expected
-    assert (made(alg).public == key) is (alg == other)  # what is kept of verdicts asks it
     if alg != other:  # and by joserfc alone
         with pytest.raises(SignatureRefused, match=r"sig\.bad"):
             key.check(str(entry["protected"]), PAYLOAD, base64url.decode(str(entry["signature"])))

@@ -135,6 +135,15 @@ def test_what_a_caller_does_to_a_report_does_not_reach_the_next(anew: list[None]
     assert len(anew) == 1
 
 
+def test_the_verdicts_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may choose URLs fills no memory."""
+    monkeypatch.setattr("cardsign.verify.verifier.MAX_VERDICTS", 2)
+    tides = Tides(anchor=KeysAnchor(JwkSet.of([key("card").public])), freshness="waived")
+    for number, count in enumerate((1, 2, 1, 2)):
+        assert tides.says(expect=Subject(url=f"{ORIGIN}/{number}")).verdict == "trusted"
+        assert len(verdicts_of(tides)) == count
+
+
 def test_threads_share_a_verifier() -> None:
     """Each gets the verdict on his own card."""
     keys = KeysAnchor(JwkSet.of([key("card").public]))
