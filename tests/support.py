@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -303,29 +304,47 @@ def at(value: Any, pointer: str) -> Any:
     return value
 
 
+def _owner(card: Any, pointer: str) -> tuple[Any, Any]:
+    """The object or list in which a place stands, and its name or number there."""
+    *above, last = split(pointer)
+    for token in above:
+        card = card[int(token)] if isinstance(card, list) else card[token]
+    return card, int(last) if isinstance(card, list) else last
+
+
 def put(card: Mapping[str, Any], pointer: str, value: Any) -> dict[str, Any]:
     """A copy of the card with a member set, or a list's element replaced."""
     changed = copy.deepcopy(dict(card))
-    *path, last = split(pointer)
-    parent: Any = changed
-    for token in path:
-        parent = parent[int(token)] if isinstance(parent, list) else parent[token]
-    if isinstance(parent, list):
-        parent[int(last)] = value
-    else:
-        parent[last] = value
+    owner, name = _owner(changed, pointer)
+    owner[name] = value
     return changed
 
 
 def without(card: Mapping[str, Any], pointer: str) -> dict[str, Any]:
     """A copy of the card without a member or element."""
     changed = copy.deepcopy(dict(card))
-    *path, last = split(pointer)
-    parent: Any = changed
-    for token in path:
-        parent = parent[int(token)] if isinstance(parent, list) else parent[token]
-    del parent[int(last) if isinstance(parent, list) else last]
+    owner, name = _owner(changed, pointer)
+    del owner[name]
     return changed
+
+
+def edited(card: Mapping[str, Any], edits: Iterable[Sequence[Any]]) -> dict[str, Any]:
+    """A copy of the card with values at these places; a place without a value is taken out."""
+    for pointer, *values in edits:
+        card = put(card, pointer, *values) if values else without(card, pointer)
+    return dict(card)
+
+
+def read_cases(test: str) -> dict[str, dict[str, Any]]:
+    """The tables of cases that lie beside a test module: by table and title, one a line."""
+    path = Path(test)
+    data = path.with_name(path.stem.removeprefix("test_"))
+    tables: dict[str, dict[str, Any]]
+    if (text := data.with_suffix(".toml")).exists():
+        tables = tomllib.loads(text.read_text("utf-8"))
+    else:
+        tables = json.loads(data.with_suffix(".json").read_text("utf-8"))
+    return tables
 
 
 def der_from_raw(raw: bytes) -> bytes:

@@ -23,9 +23,11 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
 from cardsign.times import MAX_TIME
 from tests.spoilt_cards import EXAMPLES, SHARES, spoilt_card
-from tests.support import PORTABLE, each_card, put, without
+from tests.support import PORTABLE, each_card, put, read_cases, without
 from tests.unportable import unportable
 
+#: Edits of a marked card, and members in place of the capabilities, that must not be missed.
+CASES = read_cases(__file__)
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 OTHER: dict[str, Any] = {"uri": "https://harbour.example/berths", "params": {"piers": 4}}
 FIRST = "/capabilities/extensions/0"
@@ -97,51 +99,7 @@ def test_the_unsigned_signatures_are_not_looked_at() -> None:
     assert find_marker(card) is None
 
 
-MALFORMED: dict[str, tuple[str, Any]] = {
-    "true for a number": (f"{PARAMS}/seq", True),
-    "true for a time": (f"{PARAMS}/exp", True),
-    "a number as text": (f"{PARAMS}/seq", "41"),
-    "a number below one": (f"{PARAMS}/seq", 0),
-    "a negative number": (f"{PARAMS}/seq", -1),
-    "a number beyond 2^53-1": (f"{PARAMS}/seq", 2.0**53),
-    "a number with a fraction": (f"{PARAMS}/seq", 41.5),
-    "a null number": (f"{PARAMS}/seq", None),
-    "a number in a list": (f"{PARAMS}/seq", [41]),
-    "a time beyond the year 9999": (f"{PARAMS}/exp", MAX_TIME + 1),
-    "a time of zero": (f"{PARAMS}/exp", 0),
-    "a time as text": (f"{PARAMS}/exp", "2026-12-31"),
-    "another kind": (f"{PARAMS}/kind", "public"),
-    "a kind in capitals": (f"{PARAMS}/kind", "Extended"),
-    "an empty audience": (f"{PARAMS}/audience", ""),
-    "an audience in capitals": (f"{PARAMS}/audience", "Staff"),
-    "an audience that ends its line": (f"{PARAMS}/audience", "staff\n"),
-    "an audience that is too long": (f"{PARAMS}/audience", "a" * 65),
-    "a number for an audience": (f"{PARAMS}/audience", 7),
-    "an unknown parameter": (f"{PARAMS}/nbf", 1),
-    "parameters that are a list": (PARAMS, []),
-    "null for parameters": (PARAMS, None),
-    "no parameters": (PARAMS, {}),
-    "a required extension": (f"{FIRST}/required", True),
-    "an extension that says it is not required": (f"{FIRST}/required", False),
-    "an unknown member": (f"{FIRST}/x-note", "x"),
-    "a description that is no text": (f"{FIRST}/description", None),
-    "a uri in capitals": (f"{FIRST}/uri", EXTENDED_URI.upper()),
-    "a uri before white space": (f"{FIRST}/uri", f"{EXTENDED_URI} "),
-    "a uri with a space in it": (f"{FIRST}/uri", EXTENDED_URI.replace(":", ": ")),
-    "a uri with a zero-width space": (f"{FIRST}/uri", EXTENDED_URI.replace("-", "-\u200b")),
-    "a uri with a fragment": (f"{FIRST}/uri", f"{EXTENDED_URI}#2"),
-    "a uuid without its scheme": (f"{FIRST}/uri", EXTENDED_URI.removeprefix("urn:uuid:")),
-    "a uri in a list": (f"{FIRST}/uri", [EXTENDED_URI]),
-    "a second marker": ("/capabilities/extensions/1", MARKED["capabilities"]["extensions"][0]),
-    "a second one that is malformed": ("/capabilities/extensions/1", {"uri": EXTENDED_URI}),
-    "one more beside the capabilities": ("/extensions", [{"uri": EXTENDED_URI}]),
-    "our uri as the name of a member": (f"/capabilities/{EXTENDED_URI}", {}),
-    "our uri as a tag": ("/skills/0/tags/0", EXTENDED_URI),
-    "our uri in another extension": ("/capabilities/extensions/1", [EXTENDED_URI]),
-}
-
-
-@pytest.mark.parametrize(("where", "value"), MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize(("where", "value"), CASES["malformed"].values(), ids=CASES["malformed"])
 def test_what_only_looks_like_a_marker_is_refused(where: str, value: Any) -> None:
     """It never passes for the absence of one, nor for a sound one; and it is not written over."""
     base = put(MARKED, "/capabilities/extensions", [*MARKED["capabilities"]["extensions"], OTHER])
@@ -162,17 +120,7 @@ def test_every_parameter_is_needed(name: str) -> None:
         find_marker(without(MARKED, f"{PARAMS}/{name}"))
 
 
-OUT_OF_PLACE: dict[str, Any] = {
-    "an object for the list": {"capabilities": {"extensions": {"0": {"uri": EXTENDED_URI}}}},
-    "a list of our uri": {"capabilities": {"extensions": [EXTENDED_URI]}},
-    "capabilities in a list": {"capabilities": [{"extensions": [{"uri": EXTENDED_URI}]}]},
-    "capabilities in capitals": {"Capabilities": MARKED["capabilities"]},
-    "extensions in capitals": {"capabilities": {"Extensions": [{"uri": EXTENDED_URI}]}},
-    "a uri in capitals": {"capabilities": {"extensions": [{"URI": EXTENDED_URI}]}},
-}
-
-
-@pytest.mark.parametrize("members", OUT_OF_PLACE.values(), ids=OUT_OF_PLACE)
+@pytest.mark.parametrize("members", CASES["out of place"].values(), ids=CASES["out of place"])
 def test_a_marker_out_of_its_place_is_refused(members: dict[str, Any]) -> None:
     """A lenient reader, or a signer who mistyped it, would see a marker there."""
     with pytest.raises(CardRefused) as refused:

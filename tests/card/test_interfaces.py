@@ -10,81 +10,22 @@ from cardsign.card.interfaces import _NAMES, check_interfaces, current_interface
 from cardsign.card.schema import fold
 from cardsign.errors import CardRefused
 from cardsign.urls import parse_place
+from tests.support import read_cases
 
+CASES = read_cases(__file__)
 HERE = (parse_place("https://a.example"), parse_place("https://b.example:8443"))
 IN_A, IN_B, OUT = "https://a.example/x", "https://b.example:8443", "https://evil.example"
 
 
-def new(*urls: str, **members: Any) -> dict[str, Any]:
-    """A payload of 1.0 with these interfaces."""
-    return {"supportedInterfaces": [{"url": url, **members} for url in urls]}
-
-
-INSIDE: dict[str, dict[str, Any]] = {
-    "one interface": new(IN_A),
-    "one at each origin": new(IN_A, IN_B),
-    "under the protobuf name": {"supported_interfaces": [{"url": IN_A}]},
-    "a url of 0.3": {"url": IN_A},
-    "with additional ones": {"url": IN_A, "additionalInterfaces": [{"url": IN_B}]},
-    "of both generations": {"url": IN_A, **new(IN_B)},
-    "an authority by GRPC": new("a.example:443", protocolBinding="GRPC"),
-    "an authority by the protobuf name": new("a.example:443", protocol_binding="GRPC"),
-    "a 0.3 authority": {"url": "a.example:443", "preferredTransport": "GRPC"},
-    "an additional authority": {
-        "url": IN_A,
-        "additionalInterfaces": [{"url": "b.example:8443", "transport": "GRPC"}],
-    },
-    "a null url beside interfaces": {"url": None, **new(IN_A)},
-}
-
-
-@pytest.mark.parametrize("payload", INSIDE.values(), ids=INSIDE)
+@pytest.mark.parametrize("payload", CASES["inside"].values(), ids=CASES["inside"])
 def test_inside(payload: dict[str, Any]) -> None:
     """Every endpoint of either generation stands at an allowed origin."""
     check_interfaces(payload, HERE)
 
 
-OUTSIDE, URL, NONE = "card.origin_mismatch", "card.interface_url", "card.no_interface"
-FIRST, SECOND = "/supportedInterfaces/0/url", "/supportedInterfaces/1/url"
-#: What a payload holds, and the code and place of its refusal.
-REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "outside": (new(OUT), OUTSIDE, FIRST),
-    "the second outside": (new(IN_A, OUT), OUTSIDE, SECOND),
-    "the protobuf name outside": (
-        {"url": IN_A, "supported_interfaces": [{"url": OUT}]},
-        *(OUTSIDE, "/supported_interfaces/0/url"),
-    ),
-    "the url outside": ({"url": OUT, **new(IN_A)}, OUTSIDE, "/url"),
-    "an additional one outside": (
-        {"url": IN_A, "additionalInterfaces": [{"url": OUT}]},
-        *(OUTSIDE, "/additionalInterfaces/0/url"),
-    ),
-    "another port": ({"url": "https://a.example:8443"}, OUTSIDE, "/url"),
-    "http": ({"url": "http://a.example"}, OUTSIDE, "/url"),
-    "a host below": ({"url": "https://x.a.example"}, OUTSIDE, "/url"),
-    "a GRPC authority outside": (new("evil.example:443", protocolBinding="GRPC"), OUTSIDE, FIRST),
-    "a url that a lenient reader takes": ({"URL": OUT, **new(IN_A)}, OUTSIDE, "/URL"),
-    "interfaces that a lenient reader takes": (
-        {"SupportedInterfaces": [{"Url": OUT}], "url": IN_A},
-        *(OUTSIDE, "/SupportedInterfaces/0/Url"),
-    ),
-    "additional ones in protobuf's spelling": (
-        {"additional_interfaces": [{"url": OUT}], "url": IN_A},
-        *(OUTSIDE, "/additional_interfaces/0/url"),
-    ),
-    "an authority not by GRPC": ({"url": "a.example:443"}, URL, "/url"),
-    "outside the grammar": ({"url": "https://a.example\\x"}, URL, "/url"),
-    "an empty url": ({"url": ""}, URL, "/url"),
-    "an interface without url": ({"supportedInterfaces": [{"url": IN_A}, {}]}, URL, SECOND),
-    "an interface that is no object": ({"supportedInterfaces": [IN_A]}, URL, FIRST),
-    "a url that is a list": ({"url": [IN_A]}, URL, "/url"),
-    "a list that is none": ({"supportedInterfaces": {"url": IN_A}}, URL, "/supportedInterfaces"),
-    "none": ({"name": "x"}, NONE, ""),
-    "an empty list": (new(), NONE, ""),
-}
-
-
-@pytest.mark.parametrize(("payload", "code", "path"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(
+    ("payload", "code", "path"), CASES["refused"].values(), ids=CASES["refused"]
+)
 def test_refused(payload: dict[str, Any], code: str, path: str) -> None:
     """One endpoint elsewhere is enough, and so is none at all."""
     with pytest.raises(CardRefused) as caught:
@@ -102,48 +43,11 @@ def test_anywhere() -> None:
         check_interfaces({"url": IN_A}, ())
 
 
-NAMED: dict[str, tuple[dict[str, Any], list[tuple[str, str, object, object, object]]]] = {
-    "1.0": (
-        {
-            "supportedInterfaces": [
-                {"url": IN_A, "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": "t"}
-            ]
-        },
-        [("/supportedInterfaces/0/url", "1.0", "GRPC", "1.0", "t")],
-    ),
-    "0.3, which speaks JSON-RPC where it does not say": (
-        {"url": IN_A, "protocolVersion": "0.3.0"},
-        [("/url", "0.3", "JSONRPC", "0.3.0", None)],
-    ),
-    "0.3 with more, of which all speak the card's version": (
-        {
-            "additionalInterfaces": [{"url": IN_B, "transport": "HTTP+JSON"}],
-            "url": IN_A,
-            "preferredTransport": "GRPC",
-            "protocolVersion": "0.3.0",
-        },
-        [
-            ("/additionalInterfaces/0/url", "0.3", "HTTP+JSON", "0.3.0", None),
-            ("/url", "0.3", "GRPC", "0.3.0", None),
-        ],
-    ),
-    "what has no url": (
-        {"supportedInterfaces": [{}, IN_A], "additionalInterfaces": "x", "url": None},
-        [
-            ("/supportedInterfaces/0/url", "1.0", None, None, None),
-            ("/supportedInterfaces/1/url", "1.0", None, None, None),
-            ("/additionalInterfaces", "0.3", None, None, None),
-        ],
-    ),
-    "no other spelling": ({"URL": OUT, "supported_interfaces": [{"url": OUT}]}, []),
-}
-
-
-@pytest.mark.parametrize(("document", "expected"), NAMED.values(), ids=NAMED)
+@pytest.mark.parametrize(("document", "expected"), CASES["named"].values(), ids=CASES["named"])
 def test_the_interfaces_of_a_document(document: dict[str, Any], expected: list[Any]) -> None:
     """Every one, in document order, whichever A2A version it is written in."""
     found = interfaces_of(document)
-    seen = [(one.pointer, one.written_in, one.binding, one.version, one.tenant) for one in found]
+    seen = [[one.pointer, one.written_in, one.binding, one.version, one.tenant] for one in found]
     assert seen == expected
 
 

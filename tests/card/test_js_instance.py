@@ -1,6 +1,6 @@
 """The profile js-instance: what it covers, and that a signature under it is never trusted.
 
-tests/interop asks the SDK whether its payloads are right.
+tests/interop asks the SDK whether its payloads are right, test_canonical.py what has none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize
-from cardsign.errors import CanonicalizationError, UsageFault
+from cardsign.errors import UsageFault
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
@@ -25,7 +25,6 @@ from tests.support import (
     profiles_of,
     put,
     trusting,
-    without,
 )
 
 JS = "js-instance"
@@ -37,45 +36,6 @@ def test_a_card_is_covered_but_for_its_security_schemes(card: dict[str, Any]) ->
     parts = canonicalize(card, JS).uncovered
     assert {part.pointer for part in parts if part.excuse is None} == {"/securitySchemes"}
     assert tuple(PROFILES) == (*DEFAULT_PROFILES, JS)
-
-
-OF_0_3: dict[str, Any] = {
-    "url": "u",
-    "capabilities": {},
-    "defaultInputModes": [],
-    "defaultOutputModes": [],
-    "skills": [],
-}
-HTTP = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "null for an interface": ({"supportedInterfaces": [None]}, "/supportedInterfaces/0"),
-    "null for a scheme": ({"securitySchemes": {"a": HTTP, "b": None}}, "/securitySchemes/b"),
-    "a number for a text, which it would convert": ({"name": 7}, "/name"),
-    "a 0.3 card without capabilities": (without(OF_0_3, "/capabilities"), ""),
-    "a 0.3 card without a list": (without(OF_0_3, "/skills"), ""),
-    "a 0.3 skill without tags": ({**OF_0_3, "skills": [{"id": "i"}]}, "/skills/0"),
-    "interfaces that are no list": ({**OF_0_3, "additionalInterfaces": "x"}, ""),
-    "a requirement that is null": ({**OF_0_3, "security": [None]}, "/security/0"),
-    "scopes that are no list": ({**OF_0_3, "security": [{"a": 1}]}, "/security/0/a"),
-    "a scheme of unknown type": (
-        {**OF_0_3, "securitySchemes": {"a": {"type": "x"}}},
-        "/securitySchemes/a",
-    ),
-    "OAuth without a flow of 0.3": (
-        {**OF_0_3, "securitySchemes": {"a": {"type": "oauth2", "flows": {"deviceCode": {}}}}},
-        "/securitySchemes/a/flows",
-    ),
-}
-
-
-@pytest.mark.parametrize(("card", "where"), REFUSED.values(), ids=REFUSED)
-def test_what_the_client_would_refuse_or_convert_has_no_payload(
-    card: dict[str, Any], where: str
-) -> None:
-    """And the place is named."""
-    with pytest.raises(CanonicalizationError) as caught:
-        canonicalize(card, JS)
-    assert (caught.value.code, caught.value.path) == ("canonical.no_form", where)
 
 
 @pytest.mark.parametrize("accepted", [("served-as-is",), DEFAULT_PROFILES])

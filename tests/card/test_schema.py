@@ -11,7 +11,19 @@ from cardsign.card.document import Card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Message, check_members
 from cardsign.card.values import finding_at, split
 from cardsign.findings import Finding
-from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
+from tests.support import (
+    CARDS,
+    DUAL,
+    OLD,
+    PORTABLE,
+    each_card,
+    edited,
+    put,
+    read_cases,
+    without,
+)
+
+CASES = read_cases(__file__)
 
 
 def messages(root: Message) -> Iterator[Message]:
@@ -40,76 +52,29 @@ def problems(card: dict[str, Any]) -> dict[str, Finding]:
     return {problem.path: problem for problem in check_members(card, a2a_version)}
 
 
-@pytest.mark.parametrize("card", [PORTABLE, WITH_DEFAULTS, LAX, OLD, DUAL])
+@each_card
 def test_good_cards(card: dict[str, Any]) -> None:
     """Unknown members pass at any depth, and so do both versions in one document."""
     assert problems(put(put(card, "/x", {"y": 1}), "/skills/0/x", [None])) == {}
 
 
-WRONG: dict[str, tuple[dict[str, Any], str, Any, str]] = {
-    "a number for a text": (PORTABLE, "/name", 5, "a string"),
-    "true for a text": (PORTABLE, "/name", True, "a string"),
-    "a text for true": (PORTABLE, "/capabilities/streaming", "true", "true or false"),
-    "a number for true": (PORTABLE, "/capabilities/streaming", 1, "true or false"),
-    "a list for an object": (PORTABLE, "/capabilities", [], "an object"),
-    "a text for an object": (PORTABLE, "/provider", "me", "an object"),
-    "an object for a list": (PORTABLE, "/skills", {}, "a list"),
-    "a text for a list": (PORTABLE, "/skills/0/tags", "sea", "a list"),
-    "a text in a list of objects": (PORTABLE, "/skills/0", "tides", "an object"),
-    "a null in a list": (PORTABLE, "/skills/0/tags/0", None, "a string"),
-    "a list for a map": (PORTABLE, "/securitySchemes", [], "an object"),
-    "a text in a map of objects": (PORTABLE, "/securitySchemes/harbour", "x", "an object"),
-    "a number for a scope": (
-        PORTABLE,
-        "/securityRequirements/0/schemes/harbour/list/0",
-        1,
-        "a string",
-    ),
-    "a list for free-form content": (
-        put(PORTABLE, "/capabilities/extensions", [{"uri": "u", "params": {}}]),
-        "/capabilities/extensions/0/params",
-        [],
-        "an object",
-    ),
-    "a number by the protobuf spelling": (PORTABLE, "/icon_url", 5, "a string"),
-    "a number for a 0.3 url": (OLD, "/url", 5, "a string"),
-    "a text for a 0.3 flag": (OLD, "/supportsAuthenticatedExtendedCard", "no", "true or false"),
-    "an object for 0.3 requirements": (OLD, "/security", {}, "a list"),
-    "a 0.3 member of a document for both": (DUAL, "/preferredTransport", 5, "a string"),
-    "a 1.0 member of a document for both": (DUAL, "/supportedInterfaces/0/url", 5, "a string"),
-}
-
-
-@pytest.mark.parametrize(("card", "pointer", "value", "expected"), WRONG.values(), ids=WRONG)
-def test_a_wrong_type(card: dict[str, Any], pointer: str, value: Any, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("base", "edits", "pointer", "expected"), CASES["wrong type"].values(), ids=CASES["wrong type"]
+)
+def test_a_wrong_type(base: str, edits: list[Any], pointer: str, expected: str) -> None:
     """Found where it stands and not coerced."""
-    found = problems(put(card, pointer, value))
-
+    found = problems(edited(CARDS[base], edits))
     assert list(found) == [pointer]
     assert (found[pointer].code, found[pointer].message) == ("card.type", f"expected {expected}")
 
 
-MISSING = {
-    "of the card": (PORTABLE, "/version"),
-    "of an interface": (PORTABLE, "/supportedInterfaces/0/protocolVersion"),
-    "of a skill": (PORTABLE, "/skills/0/tags"),
-    "of the provider": (PORTABLE, "/provider/organization"),
-    "of a scheme": (PORTABLE, "/securitySchemes/harbour/httpAuthSecurityScheme/scheme"),
-    "of a 0.3 card": (OLD, "/protocolVersion"),
-    "of a 0.3 interface": (OLD, "/additionalInterfaces/0/transport"),
-    "of 1.0 in a document for both": (DUAL, "/supportedInterfaces/0/url"),
-}
-
-
-@pytest.mark.parametrize(("card", "pointer"), MISSING.values(), ids=MISSING)
-def test_a_missing_required_member(card: dict[str, Any], pointer: str) -> None:
+@pytest.mark.parametrize(("base", "pointer"), CASES["missing"].values(), ids=CASES["missing"])
+def test_a_missing_required_member(base: str, pointer: str) -> None:
     """Named by the place where it should stand; null counts as missing."""
-    for lacking in (without(card, pointer), put(card, pointer, None)):
-        assert problems(lacking) == {
-            pointer: finding_at(
-                "card.missing_required", split(pointer), "a REQUIRED member is missing"
-            )
-        }
+    message = "a REQUIRED member is missing"
+    missing = finding_at("card.missing_required", split(pointer), message)
+    for lacking in (without(CARDS[base], pointer), put(CARDS[base], pointer, None)):
+        assert problems(lacking) == {pointer: missing}
 
 
 def test_a_null_is_absent_and_not_wrong() -> None:

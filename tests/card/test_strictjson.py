@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +12,10 @@ from hypothesis import strategies as st
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, offsets, parse_object
 from cardsign.errors import JsonRefused
 from cardsign.findings import list_codes
+from tests.support import read_cases
+
+#: By code: texts that are refused, each with the pointer, line and column of its fault.
+CASES = read_cases(__file__)
 
 
 def nested(levels: int) -> str:
@@ -69,198 +71,69 @@ ACCEPTED: dict[str, tuple[str, object]] = {
 
 
 @pytest.mark.parametrize(("text", "value"), ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(text: str, value: object) -> None:
-    """What is strict JSON is read with exactly these values and types, and has no fault."""
+def test_accepted(text: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is strict JSON is read once, with exactly these values and types, and has no fault."""
+    assert list(offsets(text))
+    monkeypatch.delattr("cardsign.card.strictjson._Walk")  # which only looks for faults
     # repr() tells 1 from 1.0 and True, 0.0 from -0.0, and one order of members from another.
     assert outcome(text.encode()) == repr(value)
-    assert list(offsets(text))
 
 
-@pytest.mark.parametrize("text", [row[0] for row in ACCEPTED.values()], ids=ACCEPTED)
-def test_strict_json_is_read_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what is refused is looked through for the place of its fault."""
-    monkeypatch.delattr("cardsign.card.strictjson._Walk")
-    parse_object(text.encode())
-
-
-# Code -> text (or bytes), pointer, line, column.
-REFUSED: dict[str, dict[str, tuple[str | bytes, str, int, int]]] = {
-    "json.syntax": {
-        "nothing": ("", "", 1, 1),
-        "nothing but whitespace": ("\n ", "", 2, 2),
-        "no JSON": ("placeholder\n", "", 1, 1),
-        "an object that does not end": ('{"a":1', "", 1, 7),
-        "an array that does not end": ('{"a":[1', "/a", 1, 8),
-        "a string that does not end": ('{"a":\n"b}', "/a", 2, 1),
-        "a string that ends in a backslash": ('{"a":"b\\', "/a", 1, 8),
-        "a member without value": ('{"a":}', "/a", 1, 6),
-        "a member without colon": ('{"a" 1}', "/a", 1, 6),
-        "a comma before a brace": ('{"a":1,}', "", 1, 8),
-        "a comma before a bracket": ('{"a":[1,]}', "/a/1", 1, 9),
-        "a comma first": ('{,"a":1}', "", 1, 2),
-        "two commas": ('{"a":[1,,2]}', "/a/1", 1, 9),
-        "no comma between elements": ('{"a":[1 2]}', "/a", 1, 9),
-        "the wrong closing bracket": ('{"a":[1}}', "/a", 1, 8),
-        "single quotes": ("{'a':1}", "", 1, 2),
-        "a bare name": ("{a:1}", "", 1, 2),
-        "typographic quotes": ("{“a”:1}", "", 1, 2),
-        "a line comment": ('{"a":1 // b\n}', "", 1, 8),
-        "a block comment": ("/* a */{}", "", 1, 1),
-        "a literal in capitals": ('{"a":True}', "/a", 1, 6),
-        "a literal cut short": ('{"a":nul}', "/a", 1, 6),
-        "a literal too long": ('{"a":nullx}', "/a", 1, 6),
-        "a leading zero": ('{"a":01}', "/a", 1, 6),
-        "a plus sign": ('{"a":+1}', "/a", 1, 6),
-        "a minus sign alone": ('{"a":-}', "/a", 1, 6),
-        "a point without digits before it": ('{"a":.5}', "/a", 1, 6),
-        "a point without digits after it": ('{"a":5.}', "/a", 1, 6),
-        "an exponent without digits": ('{"a":5e}', "/a", 1, 6),
-        "a hexadecimal number": ('{"a":0x1F}', "/a", 1, 6),
-        "an underscore in a number": ('{"a":1_000}', "/a", 1, 6),
-        "digits of another script": ('{"a":١٢}', "/a", 1, 6),
-        "a digit of another script after ours": ('{"a":1٢}', "", 1, 7),
-        "a line break in a string": ('{"a":"b\nc"}', "/a", 1, 8),
-        "the last control character in a string": ('{"a":"\x1f"}', "/a", 1, 7),
-        "a NUL in a string": ('{"a":"\0"}', "/a", 1, 7),
-        "a tab in a name": ('{"\t":1}', "", 1, 3),
-        "an unknown escape": (r'{"a":"\x41"}', "/a", 1, 7),
-        "an escape with too few digits": (r'{"a":"\u41"}', "/a", 1, 7),
-        "an escape with a sign": (r'{"a":"\u+041"}', "/a", 1, 7),
-        "an escape with an underscore": (r'{"a":"\u0_41"}', "/a", 1, 7),
-        "a no-break space": ("{\u00a0}", "", 1, 2),
-        "a form feed": ("{\f}", "", 1, 2),
-        "a line separator": ("{\u2028}", "", 1, 2),
-        "UTF-16 without a mark": ("{}".encode("utf-16-le"), "", 1, 2),
-        "a mark inside": ("{\ufeff}", "", 1, 2),
-        "a place some lines down": ('{\r\n"a":1,\r\n\r\n  b}', "", 4, 3),
-    },
-    "json.duplicate_member": {
-        "a name twice": ('{"a":1,\n "a":1}', "/a", 2, 2),
-        "a name twice, deep down": ('{"a":[0,{"b":{"c":1,"d":2,"c":3}}]}', "/a/1/b/c", 1, 27),
-        "a name twice in two spellings": (r'{"name":1,"na\u006de":2}', "/name", 1, 11),
-        "a name twice as pair and character": (r'{"😀":1,"\ud83d\ude00":2}', "/😀", 1, 8),
-        "the empty name twice": ('{"":1,"":2}', "/", 1, 7),
-        "__proto__ twice": ('{"__proto__":1,"__proto__":2}', "/__proto__", 1, 16),
-        "a name with slash and tilde twice": ('{"a/b~c":1,"a/b~c":2}', "/a~1b~0c", 1, 12),
-    },
-    "json.number": {
-        "NaN": ('{"a":NaN}', "/a", 1, 6),
-        "Infinity": ('{"a":[0,Infinity]}', "/a/1", 1, 9),
-        "-Infinity": ('{"a":-Infinity}', "/a", 1, 6),
-        "a float beyond the doubles": ('{"a":1e999}', "/a", 1, 6),
-        "a negative float beyond the doubles": ('{"a":-1E+999}', "/a", 1, 6),
-        "many digits with a fraction": (f'{{"a":{"9" * 400}.5}}', "/a", 1, 6),
-    },
-    "json.integer_range": {
-        "2^53": ('{"a":9007199254740992}', "/a", 1, 6),
-        "-2^53": ('{"a":-9007199254740992}', "/a", 1, 6),
-        "an integer of 100,000 digits": (f'{{"a":{"9" * 100_000}}}', "/a", 1, 6),
-    },
-    "json.surrogate": {
-        "a high surrogate alone": (r'{"a":"b\ud800"}', "/a", 1, 8),
-        "a low surrogate alone": (r'{"a":"\uDFFFb"}', "/a", 1, 7),
-        "a low surrogate before a high one": (r'{"a":"\ude00\ud83d"}', "/a", 1, 7),
-        "a high surrogate before a pair": (r'{"a":"\ud800\ud83d\ude00"}', "/a", 1, 7),
-        "a high surrogate before another escape": (r'{"a":"\ud83d\n"}', "/a", 1, 7),
-        "a lone surrogate in a name": (r'{"a":{"\ud800":1}}', "/a", 1, 8),
-    },
-    "json.depth": {
-        "objects too deep": (nested(MAX_DEPTH + 1), "/a" * MAX_DEPTH, 1, 161),
-        "arrays too deep": (
-            '{"a":' + "[" * MAX_DEPTH + "]" * MAX_DEPTH + "}",
-            "/a" + "/0" * (MAX_DEPTH - 1),
-            1,
-            5 + MAX_DEPTH,
-        ),
-        "arrays without an end": ("[" * MAX_CARD_BYTES, "/0" * MAX_DEPTH, 1, 33),
-    },
-    "json.trailing": {
-        "a second object": ("{}\n{}", "", 2, 1),
-        "a comma after the object": ("{},", "", 1, 3),
-        "a NUL after the object": ("{}\0", "", 1, 3),
-    },
-    "json.not_object": {
-        "an array": (" [{}]", "", 1, 2),
-        "a string": ('"{}"', "", 1, 1),
-        "null": ("null", "", 1, 1),
-    },
-    "json.bom": {
-        "a UTF-8 mark": (b"\xef\xbb\xbf{}", "", 1, 1),
-        "UTF-16, little-endian": ("\ufeff{}".encode("utf-16-le"), "", 1, 1),
-        "UTF-16, big-endian": ("\ufeff{}".encode("utf-16-be"), "", 1, 1),
-        "UTF-32, little-endian": ("\ufeff{}".encode("utf-32-le"), "", 1, 1),
-        "UTF-32, big-endian": ("\ufeff{}".encode("utf-32-be"), "", 1, 1),
-    },
-    "json.not_utf8": {
-        "Latin-1": ('{\n"é":"é"}'.encode("latin-1"), "", 2, 2),
-        "Latin-1 after a character": ('{\n"é":"'.encode() + b'\xe9"}', "", 2, 6),
-        "an overlong slash": (b'{"\xc0\xaf":1}', "", 1, 3),
-        "a surrogate encoded": (b'{"a":"\xed\xa0\x80"}', "", 1, 7),
-        "a character cut short": (b'{"a":"\xf0\x9f\x98', "", 1, 7),
-        "a character beyond Unicode": (b'{"a":"\xf4\x90\x80\x80"}', "", 1, 7),
-    },
-}
-ROWS = [
-    pytest.param(code, *row, id=name)
-    for code, rows in REFUSED.items()
-    for name, row in rows.items()
+#: Beside `strictjson.toml`: what is no UTF-8 or of a certain size, with pointer, line and column.
+BYTES: list[tuple[str, bytes, str, int, int]] = [
+    ("json.syntax", "{}".encode("utf-16-le"), "", 1, 2),
+    ("json.number", b'{"a":' + b"9" * 400 + b".5}", "/a", 1, 6),
+    ("json.integer_range", b'{"a":' + b"9" * 100_000 + b"}", "/a", 1, 6),
+    ("json.depth", nested(MAX_DEPTH + 1).encode(), "/a" * MAX_DEPTH, 1, 161),
+    ("json.depth", b"[" * MAX_CARD_BYTES, "/0" * MAX_DEPTH, 1, 33),
+    ("json.bom", b"\xef\xbb\xbf{}", "", 1, 1),
+    *(
+        ("json.bom", "\ufeff{}".encode(encoding), "", 1, 1)
+        for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+    ),
+    ("json.not_utf8", '{\n"é":"é"}'.encode("latin-1"), "", 2, 2),
+    ("json.not_utf8", '{\n"é":"'.encode() + b'\xe9"}', "", 2, 6),
+    ("json.not_utf8", b'{"\xc0\xaf":1}', "", 1, 3),  # an overlong slash
+    ("json.not_utf8", b'{"a":"\xed\xa0\x80"}', "", 1, 7),  # a surrogate
+    ("json.not_utf8", b'{"a":"\xf0\x9f\x98', "", 1, 7),  # a character cut short
+    ("json.not_utf8", b'{"a":"\xf4\x90\x80\x80"}', "", 1, 7),  # one beyond Unicode
+]
+MESSAGES = CASES.pop("message")
+REFUSED = BYTES + [
+    (code, text.encode(), *place) for code, rows in CASES.items() for text, *place in rows.values()
 ]
 
 
-@pytest.mark.parametrize(("code", "untrusted", "pointer", "line", "column"), ROWS)
-def test_refused(code: str, untrusted: str | bytes, pointer: str, line: int, column: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "untrusted", "pointer", "line", "column"), REFUSED, ids=lambda cell: ascii(cell)[:60]
+)
+def test_refused(code: str, untrusted: bytes, pointer: str, line: int, column: int) -> None:
     """Everything else is refused with its code, its pointer and its place."""
-    data = untrusted if isinstance(untrusted, bytes) else untrusted.encode()
-    assert outcome(data) == (code, pointer, line, column)
+    assert outcome(untrusted) == (code, pointer, line, column)
 
 
 def test_every_registered_json_code_is_raised() -> None:
-    """The registry promises no code that the table above does not show."""
-    shown = {*REFUSED, "json.too_large"}
-    # tests/card/test_document.py has the one that cards alone have
-    shown.add("json.too_many_values")
-    assert shown == {
-        code for code in list_codes() if code.startswith("json.") and code != "json.not-read"
-    }
+    """The registry promises no code that is not shown here, or of cards in test_document.py."""
+    shown = {code for code, *_ in REFUSED} | {"json.too_large", "json.too_many_values"}
+    registered = {code for code in list_codes() if code.startswith("json.")}
+    assert shown == registered - {"json.not-read"}
 
 
-def test_limit_of_bytes() -> None:
-    """One byte more than the limit is refused, whatever the bytes are."""
+def test_limits() -> None:
+    """One byte or level more is refused, whatever the bytes are; callers may set lower limits."""
     whole = b"{}".ljust(MAX_CARD_BYTES)
     assert parse_object(whole) == {}
-    assert refusal(whole + b" ").code == "json.too_large"
-    assert refusal(b"\xff" * (MAX_CARD_BYTES + 1)).code == "json.too_large"
+    for refused in (whole + b" ", b"\xff" * (MAX_CARD_BYTES + 1)):
+        assert refusal(refused).code == "json.too_large"
     assert refusal(b'{"a":1}', max_bytes=6).code == "json.too_large"
-
-
-def test_limit_of_depth() -> None:
-    """A caller may set a lower limit of depth; the root is level 1."""
     assert parse_object(b'{"a":[]}', max_depth=2) == {"a": []}
     assert refusal(b'{"a":[[]]}', max_depth=2).path == "/a/0"
-
-
-MESSAGES = {
-    "what was found is shown": ('{"a":True}', "expected a JSON value, found `True`"),
-    "the end is named": (
-        '{"a"',
-        "expected a colon after the member name, found the end of the input",
-    ),
-    "a long word is cut": (f'{{"a":{"x" * 99}}}', f"expected a JSON value, found `{'x' * 24}...`"),
-    "a control character is named": ("{}\x1b[31m", "U+001B follows the JSON value"),
-    "a lookalike is named": ("{“a”:1}", "expected a member name in double quotes, found U+201C"),
-    "a bidi override is named": ("{}\u202e", "U+202E follows the JSON value"),
-    "a PEM file is shown by its first word": (
-        "-----BEGIN PUBLIC KEY-----",
-        "expected a JSON value, found `-----BEGIN`",
-    ),
-}
 
 
 @pytest.mark.parametrize(("text", "message"), MESSAGES.values(), ids=MESSAGES)
 def test_message(text: str, message: str) -> None:
     """A message says what stands there, and nothing in it can steer a terminal."""
-    refused = refusal(text.encode())
-    assert refused.message == message
+    assert refusal(text.encode()).message == message
 
 
 TOKENS = (
@@ -343,44 +216,3 @@ def test_duplicate_is_found_anywhere(path: list[str | int], name: str) -> None:
     tokens = ["root", *map(str, path), name]
     escaped = "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens)
     assert (refused.code, refused.path) == ("json.duplicate_member", escaped)
-
-
-@pytest.mark.needs_shared
-def test_public_cards_are_read(shared: Path) -> None:
-    """Of all cards found in public repositories, the one that is no JSON is refused."""
-    refused = {}
-    files = sorted((shared / "corpus" / "cards").glob("*.json*"))
-    cards = [file for file in files if file.name.endswith((".json", ".json.gz"))]
-    for card in cards:
-        data = card.read_bytes()
-        data = gzip.decompress(data) if card.suffix == ".gz" else data
-        try:
-            parse_object(data)
-        except JsonRefused as exc:
-            refused[card.name] = exc.code
-    assert len(cards) > 100
-    assert refused == {"219.json": "json.syntax"}
-
-
-@pytest.mark.needs_shared
-def test_provocative_cards_are_refused(shared: Path) -> None:
-    """Of the interoperability cards exactly those that readers read differently are refused."""
-    refused = {}
-    for card in sorted((shared / "interop" / "cards").glob("*.json")):
-        try:
-            parse_object(card.read_bytes())
-        except JsonRefused as exc:
-            refused[card.name[:2]] = (exc.code, exc.path)
-    params = "/capabilities/extensions/0/params"
-    too_deep = ("json.depth", params + "/a" * (MAX_DEPTH - 4))
-    assert refused == {
-        "26": ("json.integer_range", f"{params}/x"),
-        "27": ("json.integer_range", f"{params}/x"),
-        "28": ("json.number", f"{params}/x"),
-        "34": ("json.surrogate", "/description"),
-        "53": ("json.duplicate_member", "/name"),
-        "57": too_deep,
-        "58": too_deep,
-        "59": too_deep,
-        "60": too_deep,
-    }
