@@ -329,6 +329,9 @@ class LeftOpen:
     fails: bool = False
 
 
+_NOTHING_OPEN: Final = LeftOpen()
+
+
 def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """Return what a payload leaves open, summed up once.
 
@@ -337,10 +340,12 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
         accept_lossy: The subject's policy accepts the payload's lossy profile, so what its rule
             drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
     """
+    if payload.rewritten is None:  # nothing was changed
+        return _NOTHING_OPEN
     harmless = (Excuse.SCHEMA_DEFAULT, Excuse.SAME_AS_1_0)
     parts = [part for part in payload.uncovered if part.excuse not in harmless]
     if not parts:
-        return LeftOpen()
+        return _NOTHING_OPEN
     failing = [part for part in parts if part.excuse is None or not accept_lossy]
     accepted = [part for part in parts if part.excuse is not None and accept_lossy]
     first = (*failing[:MAX_LISTED], *accepted)[:MAX_LISTED]

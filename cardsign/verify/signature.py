@@ -196,6 +196,8 @@ def matching_payload(
             if refusal.code != "sig.bad":
                 raise
             continue
+        if profile in accepted:
+            return payload
         same = (payloads.of(name) for name in DEFAULT_PROFILES if name in accepted)
         return next(
             (candidate for candidate in same if candidate and candidate.data == payload.data),
@@ -236,10 +238,11 @@ def _judge(
     # (4.7) complete
     opened = left_open(payload, accept_lossy=may_count)
     reasons = [*filter(None, (first, *against, not_current))]
-    open_parts = tuple(_coverage_reasons(opened, payload.profile)) if opened.first else ()
-    # What the policy accepts unsigned does no harm to an answer.
-    is_accepted = counts and not opened.fails
-    reasons.extend(rate_findings(open_parts, trusted=True) if is_accepted else open_parts)
+    if opened.first:
+        open_parts = tuple(_coverage_reasons(opened, payload.profile))
+        # What the policy accepts unsigned does no harm to an answer.
+        is_accepted = counts and not opened.fails
+        reasons.extend(rate_findings(open_parts, trusted=True) if is_accepted else open_parts)
     return SignatureReport(
         index=index,
         kid=entry.kid,
