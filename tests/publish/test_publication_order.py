@@ -11,8 +11,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -37,13 +37,12 @@ from cardsign.publish.publication import (
 )
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Document, public_documents
-from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
-from cardsign.trust.walk import FetchResult, Refresh
-from cardsign.urls import CARD_PATH, parse_place
+from cardsign.urls import CARD_PATH
 from cardsign.verify.report import Report
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed
 from tests.keys.states import record
-from tests.support import PORTABLE, Remembering, dump, reach_verdict
+from tests.simulation.peers import Copies, KeysetPeer, Site
+from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card
 
 HOME = "https://tides.example"
@@ -56,11 +55,9 @@ class Issuer:
 
     def __init__(self, directory: Path, max_age: int) -> None:
         self.directory, self.max_age = directory, max_age
-        self.t = 0
+        self.t, self.version, self.signer = 0, 0, "card"
         self.state = StoreState()
         self.keysets = [first()]
-        self.version = 0
-        self.signer = "card"
         self.live: list[tuple[int, dict[str, Document]]] = []
         self.release = released(self.keysets[0], None)
         self.edit()
@@ -91,35 +88,28 @@ class Issuer:
     def sign_keyset(self) -> None:
         """The roots list one more card key; the release that speaks of it does not come yet."""
         before = self.keysets[-1]
-        plan = before
-        new = f"card-{before.version + 1}"
-        plan = replace(plan, keys=(*plan.keys, online(new, "card")))
+        keys = (*before.keys, online(f"card-{before.version + 1}", "card"))
+        plan = replace(before, keys=keys)
         self.keysets.append(signed(draft_next(plan, before, now=self.now), "ann", "bob"))
         self.publish_statements()
 
     def change_key(self) -> None:
         """The newest key that a published keyset lists signs the card from now on."""
-        published = {key.public.thumbprint for key in self._spoken_for().keys}
-        number = self._spoken_for().version
-        newest = "card" if number == 1 else f"card-{number}"
-        assert key(newest).public.thumbprint in published
-        self.signer = newest
+        (keyset,) = [one for one in self.keysets if one.digest == self.release.keyset.digest]
+        self.signer = "card" if keyset.version == 1 else f"card-{keyset.version}"
+        assert keyset.lists(key(self.signer).public.thumbprint, "card")
         self.publish_card()
 
     def publish_card(self) -> None:
         """`cardsign publish`."""
         card = {**PORTABLE, "version": f"1.{self.version}.0"}
-        generation = publish_generation(
-            Documents(
-                dump(signed_card(card, key(self.signer))),
-                JwkSet.of([key(self.signer).public]),
-                max_age=self.max_age,
-                issued=self._issued(),
-            ),
-            self.directory,
-            now=self.now,
+        documents = Documents(
+            dump(signed_card(card, key(self.signer))),
+            JwkSet.of([key(self.signer).public]),
+            max_age=self.max_age,
+            issued=self._issued(),
         )
-        self._show(generation)
+        self._show(publish_generation(documents, self.directory, now=self.now))
 
     def publish_statements(self) -> None:
         """What there is to be published of keysets and release."""
@@ -139,38 +129,13 @@ class Issuer:
     def _issued(self) -> Issued:
         return Issued(tuple(map(write_draft, self.keysets)), write_draft(self.release))  # type: ignore[arg-type]
 
-    def _spoken_for(self) -> Any:
-        return next(one for one in self.keysets if one.digest == self.release.keyset.digest)
-
     def _show(self, generation: Any) -> None:
         self.state = record(self.state, publication_of(generation))
         self.live.append((self.t, public_documents(generation, ServerSettings())))
 
 
-@dataclass
-class Copies:
-    """A verifier's cache: what it holds of each path, and until when that is fresh."""
-
-    issuer: Issuer
-    held: dict[str, tuple[bytes, int]]
-
-    def get(self, path: str, *, fresh: bool = False) -> tuple[bytes, int] | None:
-        """A body, and for how long it may be used; None for a 404, which nobody keeps."""
-        t = self.issuer.t
-        if not fresh and path in self.held and t < self.held[path][1]:
-            body, until = self.held[path]
-            return body, until - t
-        document = self.issuer.live[-1][1].get(path)
-        if document is None:
-            return None
-        lifetime = dict(document.headers)["Cache-Control"]
-        kept = int(lifetime.removeprefix("public, max-age="))
-        self.held[path] = document.body, t + kept
-        return document.body, kept
-
-
-class Verifier:
-    """Has pinned the first keyset and remembers.
+class Verifier(KeysetPeer):
+    """Has pinned the first keyset and remembers; his cache holds a path as long as it was told.
 
     Args:
         issuer: Whom he verifies.
@@ -178,40 +143,32 @@ class Verifier:
     """
 
     def __init__(self, issuer: Issuer, *, handed: bool) -> None:
+        def at(t: int) -> datetime:
+            return NOW + timedelta(seconds=t)
+
         self.issuer, self.handed = issuer, handed
-        self.copies = Copies(issuer, {})
-        one = issuer.keysets[0]
-        self.pin = one.id
-        anchor = KeysetAnchor(self.pin, one.issuer)
-        self.policy = Policy(
-            (TrustedIssuer("tides", anchor, (parse_place(HOME),)),), Limits(skew=1)
-        )
-        self.memory = Remembering()
+        self.kept = dict[str, tuple[int, bytes]]()  # until when
+        super().__init__(Copies(Site(), 0), HOME, issuer.keysets[0].id, at=at, skew=1)
 
-    def verify(self) -> Report:
+    def answer(self, path: str, t: int, *, fresh: bool) -> tuple[int, bytes | None]:
+        """A body from the cache or the newest generation; nobody keeps a 404."""
+        if fresh or t >= self.kept.get(path, (t, b""))[0]:
+            document = self.issuer.live[-1][1].get(path)
+            if document is None:
+                return t, None
+            lifetime = dict(document.headers)["Cache-Control"].removeprefix("public, max-age=")
+            self.kept[path] = t + int(lifetime), document.body
+        return t, self.kept[path][1]
+
+    def look(self) -> Report:
         """The verdict, after one more look without caches where the first is none to rely on."""
-        report = self._examine(fresh=False)
-        return report if report.verdict == "trusted" else self._examine(fresh=True)
-
-    def _examine(self, *, fresh: bool) -> Report:
-        def ask(url: str, _max_bytes: int) -> FetchResult:
-            got = self.copies.get(url.removeprefix(HOME), fresh=fresh)
-            return FetchResult(url, "absent") if got is None else FetchResult(url, "found", got[0])
-
-        known = self.memory.verifier(self.policy).session(self.policy.issuers[0])
-        now = self.issuer.now
-        refresh = Refresh(HOME, ask)
-        supplied, _ = refresh.run(self.pin, known.keyset, known.release)
-        got = self.copies.get(CARD_PATH, fresh=fresh and not self.handed)
-        assert got is not None
-        return reach_verdict(
-            got[0],
-            expect=Subject(url=URL),
-            policy=self.policy,
-            now=now,
-            supplied=supplied,
-            memory=self.memory,
-        )
+        t = self.issuer.t
+        for fresh in (False, True):
+            _, card = self.answer(CARD_PATH, t, fresh=fresh and not self.handed)
+            report = self.examine(t, card or b"", fresh=fresh)
+            if report.verdict == "trusted":
+                break
+        return report
 
 
 STEPS: dict[str, Callable[[Issuer], None]] = {
@@ -236,7 +193,7 @@ def histories(max_age: int, steps: list[tuple[int, str]]) -> list[tuple[int, Rep
             issuer.t += wait
             STEPS[step](issuer)
             for verifier in often + (seldom if index % 3 == 0 else []):
-                found.append((issuer.t, verifier.verify()))
+                found.append((issuer.t, verifier.look()))
     return found
 
 
@@ -254,32 +211,29 @@ def test_no_order_of_publications_has_an_honest_card_refused(
 
 
 THIS = sys.modules[__name__]
+SIGNED = [(0, "nothing"), (60, "sign keyset")]
+RENEWED = [(0, "nothing"), (60, "edit"), (400, "renew")]
+UNLISTED = [(0, "nothing"), (60, "edit unlisted"), (1800, "nothing")]
+
+
+def unchanged(self: Any, _: Any) -> Any:
+    return self
+
+
+def unchecked(self: Any, cards: Any, now: Any) -> None:
+    return None
+
+
+def settle_at_once(listed: Any, *_: Any) -> dict[str, str]:
+    return {card.url: card.payload_sha256 for card in listed}
+
+
 #: What goes wrong if one rule is left out; each must be seen to.
 FAULTS: dict[str, tuple[Any, str, Any, list[tuple[int, str]]]] = {
-    "a keyset is not withheld": (
-        CheckedIssued,
-        "withholding",
-        lambda self, before: self,
-        [(0, "nothing"), (60, "sign keyset")],
-    ),
-    "the floor rises with the next release": (
-        THIS,
-        "settled_cards",
-        lambda listed, state, settings, now: {card.url: card.payload_sha256 for card in listed},
-        [(0, "nothing"), (60, "edit"), (400, "renew")],
-    ),
-    "the floor does not wait for what caches were told": (
-        TimelineSettings,
-        "as_published",
-        lambda self, state: self,
-        [(0, "nothing"), (60, "edit"), (400, "renew")],
-    ),
-    "a card comes before the release that lists it": (
-        CheckedIssued,
-        "check_trusted",
-        lambda self, cards, now: None,
-        [(0, "nothing"), (60, "edit unlisted"), (1800, "nothing")],
-    ),
+    "a keyset is not withheld": (CheckedIssued, "withholding", unchanged, SIGNED),
+    "the floor rises with the next release": (THIS, "settled_cards", settle_at_once, RENEWED),
+    "the floor does not wait for caches": (TimelineSettings, "as_published", unchanged, RENEWED),
+    "a card comes before its release": (CheckedIssued, "check_trusted", unchecked, UNLISTED),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from cardsign.publish.publication import Documents, Issued, publish_generation, 
 from cardsign.server.app import create_app
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.walk import MAX_STEPS
-from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
+from tests.keys.elsewhere import refusal
+from tests.keys.issuing import NOW, URL, first, key, online, quorum, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card
 
@@ -50,23 +50,42 @@ def put(directory: Path, issued: Issued | None = ISSUED, **changes: Any) -> Any:
     return publish_generation(Documents(card, jwks, issued=issued, **changes), directory, now=now)
 
 
+def put_statements(directory: Path, issued: Issued, now: datetime = NOW) -> Generation:
+    """Publish statements into what is published."""
+    generation = publish_statements(issued, directory, now=now)
+    assert generation is not None
+    return generation
+
+
 def answer(directory: Path, path: str, **headers: str) -> Any:
     """What a client gets."""
     return create_app(directory).test_client().get(path, headers=headers)
 
 
-@pytest.mark.parametrize(
-    ("path", "body"), [(KEYSET, document(ONE)), (RELEASE, document(R1))], ids=["keyset", "release"]
-)
-def test_statements_are_served_as_signed(path: str, body: bytes, tmp_path: Path) -> None:
-    """Bytes, media type, a strong ETag, and 304 for who has them."""
-    put(tmp_path / "public", max_age=86_400)
+#: Which path, the max-age of the publication, the status, and for how long it may be kept.
+SERVED: dict[str, tuple[str, int, int, str]] = {
+    "a keyset": (KEYSET, 86_400, 200, "public, max-age=300"),
+    "a release": (RELEASE, 86_400, 200, "public, max-age=300"),
+    "300 s is the most, not the rule": (RELEASE, 60, 200, "public, max-age=60"),
+    "no keyset as yet": (KEYSET.replace("1.1", "1.2"), 300, 404, "no-store"),
+    "no folder": (RELEASE + "/", 300, 404, "no-store"),
+    "no other name": (KEYSET[:-5], 300, 404, "no-store"),
+}
+
+
+@pytest.mark.parametrize(("path", "max_age", "status", "kept"), SERVED.values(), ids=SERVED)
+def test_statements_are_served_as_signed(
+    path: str, max_age: int, status: int, kept: str, tmp_path: Path
+) -> None:
+    """With a strong ETag; a kept 404 would hide the next version."""
+    put(tmp_path / "public", max_age=max_age)
     got = answer(tmp_path / "public", path)
-    assert (got.status_code, got.data) == (200, body)
-    assert got.headers["Content-Type"] == "application/jose+json"
-    assert got.headers["Cache-Control"] == "public, max-age=300"
-    again = answer(tmp_path / "public", path, **{"If-None-Match": got.headers["ETag"]})
-    assert (again.status_code, again.data) == (304, b"")
+    assert (got.status_code, got.headers["Cache-Control"]) == (status, kept)
+    if status == 200:
+        assert got.data == document(ONE if path == KEYSET else R1)
+        assert got.headers["Content-Type"] == "application/jose+json"
+        again = answer(tmp_path / "public", path, **{"If-None-Match": got.headers["ETag"]})
+        assert (again.status_code, again.data) == (304, b"")
 
 
 def test_the_statements_of_several_agents_are_at_the_root_of_their_host(tmp_path: Path) -> None:
@@ -81,41 +100,15 @@ def test_the_statements_of_several_agents_are_at_the_root_of_their_host(tmp_path
     assert answer(tmp_path, "/agents/waves" + RELEASE).status_code == 200
 
 
-def test_a_short_max_age_holds_for_statements_too(tmp_path: Path) -> None:
-    """300 s is the most, not the rule."""
-    put(tmp_path / "public", max_age=60)
-    got = answer(tmp_path / "public", RELEASE)
-    assert got.headers["Cache-Control"] == "public, max-age=60"
-
-
-@pytest.mark.parametrize("path", [KEYSET.replace("1.1", "1.2"), RELEASE + "/", KEYSET[:-5]])
-def test_what_is_not_there_may_not_be_cached(path: str, tmp_path: Path) -> None:
-    """The next version's 404 would hide it for as long as a cache keeps it."""
-    put(tmp_path / "public")
-    got = answer(tmp_path / "public", path)
-    assert got.status_code == 404
-    assert got.headers["Cache-Control"] == "no-store"
-
-
-def test_a_publication_without_statements_serves_none(tmp_path: Path) -> None:
-    """The simple path is as it was."""
-    put(tmp_path / "public", None)
-    assert answer(tmp_path / "public", RELEASE).status_code == 404
-    assert load_current(tmp_path / "public").keysets == {}
-
-
 def test_newer_statements_go_into_what_is_published(tmp_path: Path) -> None:
     """A generation of its own, of the same cards; the same again makes none."""
     directory = tmp_path / "public"
     assert publish_statements(ISSUED, directory, now=NOW) is None
     one = put(directory)
     newer = Issued(ISSUED.keysets, document(released(ONE, R1)))
-    two = publish_statements(newer, directory, now=NOW + timedelta(hours=1))
-    assert two is not None
+    two = put_statements(directory, newer, now=NOW + HOUR)
     assert (two.number, two.card, two.jwks) == (one.number + 1, one.card, one.jwks)
-    again = publish_statements(newer, directory, now=NOW + timedelta(hours=2))
-    assert again is not None
-    assert not again.created
+    assert not put_statements(directory, newer, now=NOW + 2 * HOUR).created
     assert load_current(directory).release == newer.release
 
 
@@ -125,25 +118,29 @@ def test_statements_stay_when_a_card_is_published_without_them(tmp_path: Path) -
     put(directory)
     put(directory, None, max_age=60)
     assert load_current(directory).release == ISSUED.release
-    with pytest.raises(PublishRefused) as refused:
-        put(directory, None, **WITH_EVE)
-    assert refused.value.code == "publish.unlisted"
+    assert refusal(put, directory, None, **WITH_EVE) == "publish.unlisted"
 
 
 BOTH = JwkSet.of([key("card").public, key("eve").public])
 WITH_EVE: dict[str, Any] = {"jwks": BOTH, "card": dump(signed_card(PORTABLE, key("eve")))}
 
 
-def test_a_key_that_is_not_listed_yet_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_key_that_is_not_listed_yet_or_is_revoked_holds_up_nobody(tmp_path: Path) -> None:
     """It is left out of the key set, as if it had not been made yet."""
-    generation = put(tmp_path / "public", jwks=BOTH)
-    assert generation.kids == (key("card").public.kid,)
-    assert [one["kid"] for one in json.loads(generation.jwks)["keys"]] == list(generation.kids)
+    two = first(keys=(*ONE.keys, online("eve", "card")))
+    lost = ReleasePlan(LISTED.cards, revoked=frozenset({key("eve").public.thumbprint}))
+    revoked = Issued((document(two),), document(released(two, None, lost)))
+    for folder, issued in (("listed", ISSUED), ("revoked", revoked)):
+        generation = put(tmp_path / folder, issued, jwks=BOTH)
+        assert generation.kids == (key("card").public.kid,)
+        assert [one["kid"] for one in json.loads(generation.jwks)["keys"]] == [*generation.kids]
 
 
-def test_without_statements_every_key_is_published(tmp_path: Path) -> None:
-    """The twin: nobody has said which keys count."""
+def test_a_publication_without_statements_serves_none(tmp_path: Path) -> None:
+    """The twin: nobody has said which keys count, and each is published."""
     assert len(put(tmp_path / "public", None, jwks=BOTH).kids) == 2
+    assert answer(tmp_path / "public", RELEASE).status_code == 404
+    assert load_current(tmp_path / "public").keysets == {}
 
 
 # ------------------------------------------------------------------ keysets and their releases
@@ -153,20 +150,7 @@ AHEAD = Issued((document(ONE), document(TWO)), document(R1))
 TOGETHER = Issued(AHEAD.keysets, document(released(TWO, R1, LISTED)))
 
 
-def put_statements(directory: Path, issued: Issued, **changes: Any) -> Generation:
-    """Publish statements into what is published."""
-    generation = publish_statements(issued, directory, now=NOW, **changes)
-    assert generation is not None
-    return generation
-
-
-@pytest.mark.parametrize(
-    "publication",
-    [
-        pytest.param(lambda d, issued: put_statements(d, issued), id="by themselves"),
-        pytest.param(lambda d, issued: put(d, issued), id="with a card"),
-    ],
-)
+@pytest.mark.parametrize("publication", [put_statements, put])
 def test_a_keyset_is_published_with_the_release_that_speaks_of_it(
     publication: Callable[[Path, Issued], Generation], tmp_path: Path
 ) -> None:
@@ -190,50 +174,29 @@ def test_the_first_keyset_waits_for_the_first_release(tmp_path: Path) -> None:
 
 
 OTHER = first("ann", "cat", lifetime=timedelta(days=30))
-REFUSED: dict[str, tuple[Issued, str]] = {
-    "another history": (
-        Issued((document(OTHER),), document(released(OTHER, None, LISTED))),
-        "publish.statements",
-    ),
-    "a history cut off": (
-        Issued((document(TWO),), TOGETHER.release),
-        "publish.statements",
-    ),
-    "a release that is gone": (Issued(ISSUED.keysets), "publish.statements"),
-    "a release of a stranger": (
-        Issued(ISSUED.keysets, document(released(ONE, R1, LISTED, by="eve"))),
-        "publish.statements",
-    ),
-    "junk": (Issued((b"{}",)), "publish.statements"),
+R2 = document(released(ONE, R1, LISTED))
+STRANGERS = document(released(ONE, R1, LISTED, by="eve"))
+#: What is published, and what is to go on from it.
+REFUSED: dict[str, tuple[Issued, Issued]] = {
+    "another history": (ISSUED, Issued((document(OTHER),), document(released(OTHER, None)))),
+    "a history cut off": (ISSUED, Issued((document(TWO),), TOGETHER.release)),
+    "a release that is gone": (ISSUED, Issued(ISSUED.keysets)),
+    "a release of a stranger": (ISSUED, Issued(ISSUED.keysets, STRANGERS)),
+    "junk": (ISSUED, Issued((b"{}",))),
+    "an older release": (Issued(ISSUED.keysets, R2), ISSUED),  # who saw R2 would refuse every card
 }
 
 
-@pytest.mark.parametrize(("issued", "code"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("published", "issued"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("attempt", [put, put_statements])
 def test_published_statements_are_only_gone_on_from(
-    issued: Issued, code: str, tmp_path: Path
+    attempt: Callable[[Path, Issued], Generation], published: Issued, issued: Issued, tmp_path: Path
 ) -> None:
     """Refused, with and without a card, and nothing is written."""
-    directory = tmp_path / "public"
-    put(directory)
-    for attempt in (
-        lambda: put(directory, issued),
-        lambda: publish_statements(issued, directory, now=NOW),
-    ):
-        with pytest.raises(PublishRefused) as refused:
-            attempt()
-        assert refused.value.code == code
-    assert [path.name for path in directory.glob("0*")] == ["000001"]
-
-
-def test_an_older_release_is_not_published_over_a_newer_one(tmp_path: Path) -> None:
-    """Verifiers that have seen the newer one would refuse every card."""
-    directory = tmp_path / "public"
-    put(directory, Issued(ISSUED.keysets, document(released(ONE, R1, LISTED))))
-    for attempt in (put, put_statements):
-        with pytest.raises(PublishRefused, match="release 2 was published already") as refused:
-            attempt(directory, ISSUED)
-        assert refused.value.code == "publish.statements"
-    assert [path.name for path in directory.glob("0*")] == ["000001"]
+    put(tmp_path, published)
+    words = "release 2 was published already" if issued is ISSUED else None
+    assert refusal(attempt, tmp_path, issued, match=words) == "publish.statements"
+    assert [path.name for path in tmp_path.glob("0*")] == ["000001"]
 
 
 def elsewhere() -> bytes:
@@ -242,45 +205,20 @@ def elsewhere() -> bytes:
     return dump(signed_card(json.loads(moved), key("card")))
 
 
+def listing(plan: ReleasePlan) -> Issued:
+    """The first keyset and its first release."""
+    return Issued(ISSUED.keysets, document(released(ONE, None, plan)))
+
+
+LOST = ReleasePlan(LISTED.cards, revoked=frozenset({key("card").public.thumbprint}))
+MOVED = listing(ReleasePlan(((URL, card_digest(elsewhere())),)))
 CARDS: dict[str, tuple[Issued, dict[str, Any], str]] = {
-    "no release at all": (Issued(ISSUED.keysets), {}, "publish.release_behind"),
-    "a release that does not list it": (
-        Issued(ISSUED.keysets, document(released(ONE, None))),
-        {},
-        "publish.unlisted",
-    ),
-    "a card by a key that no root has listed": (
-        ISSUED,
-        WITH_EVE,
-        "publish.unlisted",
-    ),
-    "a card by a key that the release has revoked": (
-        Issued(
-            ISSUED.keysets,
-            document(
-                released(
-                    ONE,
-                    None,
-                    ReleasePlan(LISTED.cards, revoked=frozenset({key("card").public.thumbprint})),
-                )
-            ),
-        ),
-        {},
-        "publish.not_verifying",
-    ),
-    "interfaces outside the origins": (
-        Issued(
-            ISSUED.keysets,
-            document(released(ONE, None, ReleasePlan(((URL, card_digest(elsewhere())),)))),
-        ),
-        {"card": elsewhere()},
-        "publish.not_verifying",
-    ),
-    "a release that has expired": (
-        ISSUED,
-        {"now": NOW + timedelta(days=8)},
-        "publish.not_verifying",
-    ),
+    "no release at all": (Issued(ISSUED.keysets), {}, "release_behind"),
+    "a release that does not list it": (listing(ReleasePlan()), {}, "unlisted"),
+    "a card by a key that no root has listed": (ISSUED, WITH_EVE, "unlisted"),
+    "a card by a key that the release has revoked": (listing(LOST), {}, "not_verifying"),
+    "interfaces outside the origins": (MOVED, {"card": elsewhere()}, "not_verifying"),
+    "a release that has expired": (ISSUED, {"now": NOW + timedelta(days=8)}, "not_verifying"),
 }
 
 
@@ -289,10 +227,8 @@ def test_a_card_is_published_only_if_verifiers_will_trust_it(
     issued: Issued, changes: dict[str, Any], code: str, tmp_path: Path
 ) -> None:
     """As one who has pinned the first statement; nothing is written."""
-    with pytest.raises(PublishRefused) as refused:
-        put(tmp_path / "public", issued, **changes)
-    assert refused.value.code == code
-    assert not list((tmp_path / "public").glob("0*"))
+    assert refusal(put, tmp_path, issued, **changes) == f"publish.{code}"
+    assert not list(tmp_path.glob("0*"))
 
 
 @pytest.mark.parametrize("seq", [1, 2])
@@ -313,15 +249,15 @@ def test_an_extended_card_is_published_only_if_verifiers_will_trust_it(
     assert len(list((tmp_path / "public").glob("0*"))) == (0 if ended else 1)
 
 
-def test_a_history_longer_than_one_refresh_can_be_gone_on_with(tmp_path: Path) -> None:
-    """After a lifetime of renewals: 256 steps bound a verifier's refresh, not an issuer."""
+def test_a_history_longer_than_one_refresh_can_be_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a lifetime of renewals: its steps bound a verifier's refresh, not an issuer."""
+    monkeypatch.setattr("cardsign.trust.session.MAX_STEPS", 4)
     history = [first("ann", "bob", root=quorum(1, "ann"))]
-    while len(history) < MAX_STEPS + 4:
-        before = history[-1]
-        history.append(signed(draft_next(before, before, now=NOW), "ann"))
-    listing = released(history[-1], None, LISTED)
-    issued = Issued(tuple(map(document, history)), document(listing))
-    generation = put(tmp_path / "public", issued)
-    assert len(generation.keysets) == MAX_STEPS + 4
-    got = answer(tmp_path / "public", KEYSET.replace("1.1", f"1.{MAX_STEPS + 4}"))
-    assert got.data == document(history[-1])
+    while len(history) < 9:
+        history.append(signed(draft_next(history[-1], history[-1], now=NOW), "ann"))
+    issued = Issued(tuple(map(document, history)), document(released(history[-1], None, LISTED)))
+    assert len(put(tmp_path / "public", issued).keysets) == 9
+    newest = answer(tmp_path / "public", KEYSET.replace("1.1", "1.9"))
+    assert newest.data == document(history[-1])
