@@ -13,6 +13,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cardsign.errors import CardsignError
 from cardsign.jose.jws import sign_payload
@@ -66,6 +69,24 @@ def gives_up(attempt: Callable[..., object], *arguments: Any) -> None:
     with patch("cardsign.keys.signers.MAX_SECONDS", 0.5):
         assert refusal(attempt, *arguments) == "signer.unreachable"
     assert 0.4 < time.monotonic() - begun < 10
+
+
+def alg_of(native: Any) -> str:
+    """What a native key signs by."""
+    return "RS256" if isinstance(native, rsa.RSAPrivateKey) else "ES256"
+
+
+def sign_digest(native: Any, digest: bytes, form: Any = padding.PKCS1v15()) -> bytes:  # noqa: B008
+    """A signature as a service makes it; of an elliptic curve in DER."""
+    hashed = utils.Prehashed(hashes.SHA256())
+    how = (form, hashed) if alg_of(native) == "RS256" else (ec.ECDSA(hashed),)
+    return bytes(native.sign(digest, *how))
+
+
+def public_bytes(native: Any, encoding: Encoding) -> bytes:
+    """The public half of a native key, as a service hands it out."""
+    spki = PublicFormat.SubjectPublicKeyInfo
+    return bytes(native.public_key().public_bytes(encoding, spki))
 
 
 Answer = tuple[int, dict[str, str], dict[str, Any]]
