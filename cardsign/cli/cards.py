@@ -368,7 +368,7 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
 
         settings = frame.fetch_settings(insecure)
         if page is None:
-            return show(inspect_url(card, fetch=settings))
+            return show(inspect_url(card, now=moment(), fetch=settings))
         answer, published = fetch_with_keys(card, settings)
         untrusted_bytes = answer.untrusted_body
         keys = published if isinstance(published, JwkSet) else None

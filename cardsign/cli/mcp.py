@@ -138,6 +138,7 @@ class _Tools:
         and what is wrong with the service is said.
         """
         if is_url(card):
-            return inspect_url(card, fetch=frame.fetch_settings(self.named.insecure)).to_json()
+            settings = frame.fetch_settings(self.named.insecure)
+            return inspect_url(card, now=frame.moment(), fetch=settings).to_json()
         keys = JwkSet.from_bytes(jwks.encode(errors="surrogatepass")) if jwks else None
         return inspect_card(self._bytes(card), jwks=keys, name="(text)").to_json()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from cardsign.card.document import Card
@@ -21,7 +22,6 @@ from cardsign.inspect.card import Inspection, inspect_card
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.net import fetch as net
 from cardsign.net.endpoints import ask_for_extended_card, endpoints_of
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import JWKS_PATH, Headers, Origin, card_url, parse_url
 
@@ -30,7 +30,7 @@ MAX_AGE: Final = 24 * 3600
 _ENDPOINTS: Final = 4  # that are asked for the extended card
 
 
-def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS) -> Inspection:
+def inspect_url(url: str, *, now: datetime, fetch: net.FetchSettings) -> Inspection:
     """Fetch a card and what its origin says around it, and say what is seen.
 
     No credential is sent, and no redirect followed. Where a host has no card at the well-known
@@ -38,26 +38,27 @@ def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS) -> Inspect
 
     Args:
         url: The card's, or the agent's host.
+        now: The time, aware.
         fetch: How hosts are reached.
 
     Raises:
         FetchFailed: The card could not be fetched.
     """
     answer, keys = fetch_with_keys(url, fetch)
+    jwks = keys if isinstance(keys, JwkSet) else None
+    lives = [int(key.validity.exp - now.timestamp()) for key in jwks.keys] if jwks else []
     service = [net.note_legacy_path()] if answer.url != card_url(url) else []
-    service += _check_headers(answer.headers)
-    if isinstance(keys, Finding):
-        service.append(keys)
+    service += _check_headers(answer.headers, max(0, min([MAX_AGE, *lives])))
+    service += [keys] if isinstance(keys, Finding) else []
     with suppress(InputRefused):
         document = Card.from_bytes(answer.untrusted_body).document
         if declares_extended_card(document):
             service += _ask_for_extended(document, fetch, parse_url(answer.url).origin)
-    jwks = keys if isinstance(keys, JwkSet) else None
     report = inspect_card(answer.untrusted_body, jwks=jwks, name=answer.url)
     return replace(report, service=tuple(service))
 
 
-def fetch_with_keys(url: str, fetch: FetchSettings) -> tuple[FetchResult, JwkSet | Finding]:
+def fetch_with_keys(url: str, fetch: net.FetchSettings) -> tuple[FetchResult, JwkSet | Finding]:
     """Return a card as received, and the key set of its origin, or why there is none.
 
     Raises:
@@ -73,11 +74,11 @@ def fetch_with_keys(url: str, fetch: FetchSettings) -> tuple[FetchResult, JwkSet
         return answer, Finding(code, failure.message)
 
 
-def _check_headers(headers: Headers) -> Iterator[Finding]:
+def _check_headers(headers: Headers, longest: int) -> Iterator[Finding]:
     if not net.values(headers, "cache-control"):
         yield Finding("check.cache-unsaid", "there is no Cache-Control")
-    elif (seconds := net.freshness(headers, ceiling=400 * 24 * 3600)[0]) > MAX_AGE:
-        yield Finding("check.cache-long", f"for {seconds} s")
+    elif (seconds := net.freshness(headers, ceiling=400 * 24 * 3600)[0]) > longest:
+        yield Finding("check.cache-long", f"for {seconds} s, expected at most {longest} s")
     tags = net.values(headers, "etag")
     if not tags:
         yield Finding("check.etag-absent", "there is no ETag")
@@ -86,7 +87,7 @@ def _check_headers(headers: Headers) -> Iterator[Finding]:
 
 
 def _ask_for_extended(
-    document: Mapping[str, Json], fetch: FetchSettings, origin: Origin
+    document: Mapping[str, Json], fetch: net.FetchSettings, origin: Origin
 ) -> Iterator[Finding]:
     """Ask the card's own origin for the extended card without a credential: it must be refused."""
     with suppress(CardsignError):

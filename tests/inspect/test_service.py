@@ -15,7 +15,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.net import fetch
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
-from tests.support import PORTABLE, dump, put, signed
+from tests.support import NOW, PORTABLE, dump, put, signed
 
 ORIGIN = "https://tides.example"
 CARD = put(PORTABLE, "/capabilities/extendedAgentCard", True)
@@ -35,7 +35,7 @@ class Server:
 
     def inspect(self) -> Inspection:
         """Inspect it."""
-        return service.inspect_url(ORIGIN)
+        return service.inspect_url(ORIGIN, now=NOW, fetch=fetch.DEFAULT_SETTINGS)
 
     def rules(self) -> set[str]:
         """What is found of the service."""
@@ -89,6 +89,15 @@ def test_headers_that_mislead(server: Server, name: str, value: str | None, rule
     del server.headers[name]
     server.headers |= {name: value} if value else {}
     assert server.rules() == {rule}
+
+
+@pytest.mark.parametrize(("seconds", "rules"), [(60, {"check.cache-long"}), (7200, set())])
+def test_caches_that_outlive_a_key(server: Server, seconds: int, rules: set[str]) -> None:
+    """The key set says when its key ends."""
+    keys = json.loads(server.keys)
+    keys["keys"][0]["exp"] = int(NOW.timestamp()) + seconds
+    server.keys = json.dumps(keys).encode()
+    assert server.rules() == rules
 
 
 def test_keys_that_are_not_there_weak_or_private(server: Server) -> None:
