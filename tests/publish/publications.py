@@ -97,8 +97,9 @@ def publish_cards(
     *audiences: str,
     now: datetime = NOW,
     exp: datetime | None = None,
+    older: bytes | None = None,
 ) -> Generation:
-    """Sign and publish a card, and one extended card for each audience.
+    """Sign and publish a card, one extended card for each audience, and one for clients of 0.3.
 
     By default they last 30 days by the real clock too, which a mounted or started server reads.
     """
@@ -108,6 +109,7 @@ def publish_cards(
             sign(card, key),
             JwkSet.of([key.public]),
             extended={name: sign(extended_card(card, name, exp), key) for name in audiences},
+            legacy_card=older,
         ),
         directory,
         now=now,

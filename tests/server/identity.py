@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from joserfc import jwt
-from joserfc.jwk import ECKey
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
+
+#: The members of a token that stand in its header.
+HEADER = ("alg", "kid", "typ", "crit", "b64")
 
 
+@dataclass
 class Counterpart:
     """A server whose answers a test chooses by path; it remembers what it was asked.
 
@@ -27,12 +31,11 @@ class Counterpart:
         authorizations: Of each request.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.answers: dict[str, Any] = {}
-        self.headers = {"Content-Type": "application/json"}
-        self.asked: list[str] = []
-        self.authorizations: list[str | None] = []
+    url: str
+    answers: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
+    asked: list[str] = field(default_factory=list)
+    authorizations: list[str | None] = field(default_factory=list)
 
 
 @contextmanager
@@ -50,8 +53,8 @@ def counterpart() -> Iterator[Counterpart]:
             status, value = answer(form) if isinstance(answer, Callable) else answer
             body = json.dumps(value).encode()
             self.send_response(status)
-            for name, said in served.headers.items():
-                self.send_header(name, said)
+            for name, text in served.headers.items():
+                self.send_header(name, text)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -74,41 +77,39 @@ def counterpart() -> Iterator[Counterpart]:
 
 
 class Issuer:
-    """An OpenID Connect issuer: discovery, keys, and tokens that joserfc signs."""
+    """An OpenID Connect issuer: discovery, keys, and tokens, whatever they say."""
 
     def __init__(self, served: Counterpart) -> None:
-        self.served = served
-        self.url = served.url
-        self.keys: dict[str, ECKey] = {}
+        self.served, self.url = served, served.url
+        self.keys: dict[str, PrivateKey] = {}
         self.add_key("k1")
         configuration = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
         served.answers["/.well-known/openid-configuration"] = (200, configuration)
 
     def add_key(self, kid: str) -> None:
         """A new key, which is published."""
-        self.keys[kid] = ECKey.generate_key("P-256", {"kid": kid, "use": "sig", "alg": "ES256"})
+        self.keys[kid] = PrivateKey.generate("ES256", kid=kid)
         self.publish()
 
     def publish(self) -> None:
         """Publish all keys that there are."""
-        keys = [one.as_dict(private=False) for one in self.keys.values()]
+        keys = [dict(key.public.jwk()) for key in self.keys.values()]
         self.served.answers["/keys"] = (200, {"keys": keys})
 
-    def token(self, *, kid: str = "k1", header: dict[str, Any] | None = None, **claims: Any) -> str:
-        """A token of ten minutes, for the tides, but for what is said otherwise."""
-        usual = {
-            "iss": self.url,
-            "aud": "https://tides.example",
-            "sub": "peer",
-            "exp": int(time.time()) + 600,
-        }
-        members = {k: v for k, v in {**usual, **claims}.items() if v is not None}
-        named = {"alg": "ES256", "kid": kid, **(header or {})}
-        shown = {name: value for name, value in named.items() if value is not None}
-        return jwt.encode(shown, members, self.keys[kid])
+    def token(self, *, now: float | None = None, is_forged: bool = False, **members: Any) -> str:
+        """A token of ten minutes for the tides; a member is changed, or left out by None.
 
-
-def unsigned(token: str) -> str:
-    """The same token by the algorithm `none`."""
-    header = base64.urlsafe_b64encode(b'{"alg":"none","kid":"k1"}').rstrip(b"=").decode()
-    return f"{header}.{token.split('.')[1]}."
+        ``exp`` and ``nbf`` count seconds from `now`. A forged one is signed by a key of nobody.
+        """
+        begin = int(time.time() if now is None else now)
+        whole = {"alg": "ES256", "kid": "k1", "iss": self.url, "aud": "https://tides.example"}
+        whole |= {"exp": 600, **members}
+        for name in ("exp", "nbf"):
+            if isinstance(whole.get(name), int):
+                whole[name] += begin
+        shown = {name: value for name, value in whole.items() if value is not None}
+        header = {name: shown.pop(name) for name in HEADER if name in shown}
+        signed = ".".join(base64url.encode(json.dumps(part).encode()) for part in (header, shown))
+        key = self.keys.get(str(whole["kid"]), self.keys["k1"])
+        key = PrivateKey.generate("ES256") if is_forged else key
+        return f"{signed}.{base64url.encode(key.sign(signed.encode()))}"

@@ -9,24 +9,34 @@ token. Then come, in any order:
 * ``-> STATUS``, how all requests since the last answer are answered; ``= FILE`` with the bytes of a
   published file, ``empty`` with none, ``echo`` with method and body. Below it, indented: headers,
   ``Name: -`` for one that is not there, ``Name: VALUE | VALUE`` for one that is there twice,
-  ``Name: ...`` with any value, ``Name: > 0`` with a number, ``only`` where there are no others but
-  Date; ``~ TEXT`` and ``!~ TEXT``, what the body holds and does not; members that its JSON has,
-  among others; ``== JSON`` and ``error.data == JSON``, exactly; ``members NAMES``, no others;
-  ``Content-Length: whole``; ``Access-Control-*: -`` for no header that begins so;
-* ``@ extended AUDIENCES``, ``@ tokens AUDIENCES`` (``none`` for no table), ``@ settings TOML``;
+  ``Name: > 0`` with a number, ``only`` where there are no others but Date; ``~ TEXT`` and
+  ``!~ TEXT``, what the body holds and does not; members that its JSON has, among others;
+  ``== JSON`` and ``error.data == JSON``, exactly; ``members NAMES``, no others;
+  ``Access-Control-*: -`` for no header that begins so;
+* ``@ extended AUDIENCES``, ``@ tokens AUDIENCES`` (``none`` for no table), ``@ settings TOML``,
+  ``@ provider TOML``, members of one more, which may be on this machine;
   ``@ card JSON``, members that the card has in place of its own (null for none), ``@ card 0.3``;
   ``@ older JSON``, a document for clients of 0.3. With ``@ agent NAME`` there are several agents,
   each with an interface at ``/NAME/a2a``, and what follows is about that one;
+* ``@ fault TEXT``: the server does not start, and says this;
 * ``@ mounted``: the cards stand before an agent, once of WSGI and once of ASGI, which answers 202
   and says what came to it; both have to answer as the story says;
 * ``@ publish JSON``, ``@ withdraw``: a newer generation, which the server takes up;
+* ``@ file NAME TEXT``: a file beside the settings, from now on; without a text it is removed;
+* ``@ answers PATH STATUS JSON``: what an issuer of OpenID Connect answers from now on, who is a
+  server on this machine; ``@ asked PATHS``, all that it was asked since; ``@ key KID``, one more of
+  its keys, ``@ key -KID`` one less, ``@ key`` as they were;
 * ``@ clock +SECONDS``; ``@ log LINE``, the next line for the operator, ``@ log`` for no more;
   ``@ event JSON``, fields of the next event, ``@ event`` likewise.
 
-``{token}`` is the token of the staff, ``{basic}`` that as somebody's password, ``{file FILE}`` the
-text of a published file, ``{tag FILE}`` its ETag, ``{size FILE}`` its length, ``{time}`` when it
-was published, ``{time +1}`` an hour later, ``{etag}`` the ETag of the answer before, ``{kid}`` that
-of the key, ``{pad}`` the 64 KiB that are read of a call, all spaces.
+``{token}`` is the token of the staff, ``{token crew}`` of others, ``{basic}`` that as somebody's
+password, ``{file FILE}`` the text of a published file, ``{tag FILE}`` its ETag, ``{size FILE}`` its
+length, ``{time}`` when it was published, ``{time +1}`` an hour later, ``{etag}`` the ETag of the
+answer before, ``{kid}`` that of the key, ``{pad}`` the 64 KiB that are read of a call, all spaces.
+``{issuer}`` is the origin of the issuer, and ``{jwt}`` a token of ten minutes by it; ``{jwt
+NAME=JSON; NAME=}`` says something else, or leaves it out: ``exp`` and ``nbf`` count from now, and
+with ``is_forged=true`` a key of nobody signs it. ``{sts URL}`` is a request as a token of AWS, at
+the issuer's origin if it is a path.
 """
 
 from __future__ import annotations
@@ -38,7 +48,9 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from contextlib import ExitStack
+from datetime import timedelta
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -49,19 +61,24 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.http import http_date
 from werkzeug.test import Client, TestResponse
 
-from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.publish.publication import Documents, publish_generation, publish_statements
+from cardsign.errors import ServeFault
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.publication import publish_statements
 from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import mount_cards
 from cardsign.server.settings import read_server_settings
 from cardsign.server.site import Publications
 from cardsign.server.tokens import create_token
-from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
+from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
+from tests.server.identity import Issuer, counterpart
 from tests.server.served import hearing, look, serve
 
 FOLDER = Path(__file__).with_name("exchanges")
 EXACT = re.compile(r"([a-z.]*) ?== ([\[{].*)")  # the JSON of an answer, or a member of it
-MONTH = timedelta(days=30)
+NAMED = re.compile(
+    r"\{(token|basic|etag|kid|pad|time|tag|size|file|issuer|jwt|sts)((?: [^{}]+)?)\}"
+)
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 Line = tuple[int, str]
 
@@ -83,10 +100,14 @@ def stories() -> Iterator[Any]:
 class Story:
     """A server, what is asked, and how that was answered."""
 
-    def __init__(self, folder: Path, key: PrivateKey, log: list[str], events: list[str]) -> None:
+    def __init__(
+        self, folder: Path, key: PrivateKey, log: list[str], events: list[str], stack: ExitStack
+    ) -> None:
         self.folder, self.key, self.log, self.events = folder, key, log, events
+        self.stack = stack  # which ends the issuer
         self.card, self.older, self.name = PUBLIC, None, ""
         self.audiences, self.tokens, self.settings = ["staff"], ["staff"], "format = 1\n"
+        self.providers: list[str] = []
         self.secrets: dict[str, str] = {}
         self.doors: list[Client] = []
         self.is_mounted = False
@@ -96,20 +117,20 @@ class Story:
         self.named: set[str] = set()  # headers of them
         self.etag = ""
 
+    @cached_property
+    def issuer(self) -> Issuer:
+        """An issuer of OpenID Connect, which runs from its first mention on."""
+        return Issuer(self.stack.enter_context(counterpart()))
+
     def publish(self) -> None:
         """Publish what the story says, as the next generation."""
-        # Mounted, the time is the real one.
-        begin = max(NOW, datetime.now(UTC)) if self.is_mounted else NOW
-        cards = {name: extended_card(self.card, name, begin + MONTH) for name in self.audiences}
-        extended = {name: sign(card, self.key) for name, card in cards.items()}
         older = None if self.older is None else sign(self.older, self.key)
-        documents = Documents(
-            sign(self.card, self.key),
-            JwkSet.of([self.key.public]),
-            extended=extended,
-            legacy_card=older,
+        # Mounted, the time is the real one.
+        exp = None if self.is_mounted else NOW + timedelta(days=30)
+        place = self.folder / "pub" / self.name
+        self.generation = publish_cards(
+            place, self.key, self.card, *self.audiences, exp=exp, older=older
         )
-        self.generation = publish_generation(documents, self.folder / "pub" / self.name, now=NOW)
 
     def serve(self) -> list[Client]:
         """The servers, which are started by the first request."""
@@ -121,6 +142,8 @@ class Story:
                 lines += f"{line}\n"
             if self.tokens != ["none"]:
                 (self.folder / "tokens").write_text(lines)
+            if self.providers:
+                self.settings += f"provider = [{', '.join(self.providers)}]\n"
             if self.tokens != ["none"] and "provider" not in self.settings:
                 self.settings = self.settings.replace("\n", '\ntoken_file = "tokens"\n', 1)
             (self.folder / "serve.toml").write_text(self.settings)
@@ -142,21 +165,29 @@ class Story:
         def value(match: re.Match[str]) -> str:
             word, rest = match[1], match[2].strip()
             if word in ("token", "basic"):
-                secret = self.secrets["staff"]
+                secret = self.secrets[rest or "staff"]
                 return secret if word == "token" else b64encode(f"peer:{secret}".encode()).decode()
             if word in ("etag", "pad", "kid"):
                 pad, kid = " " * MAX_CALL_BYTES, self.key.public.kid
                 return {"etag": self.etag, "pad": pad, "kid": kid}[word]
             if word == "time":
                 return http_date(NOW + timedelta(hours=int(rest or 0)))
+            if word == "issuer":
+                return self.issuer.url
+            if word == "jwt":
+                members = dict(member.split("=", 1) for member in rest.split("; ") if member)
+                said = {name: json.loads(text or "null") for name, text in members.items()}
+                return self.issuer.token(now=NOW.timestamp() + self.ahead, **said)
+            if word == "sts":
+                url = f"{self.issuer.url}{rest}" if rest.startswith("/") else rest
+                return f"forge-aws-v1.{base64url.encode(url.encode())}"
+            self.serve()
             data = self.generation.files[rest]
             if word == "file":
                 return data.decode().strip()
             return str(len(data)) if word == "size" else f'"{hashlib.sha256(data).hexdigest()}"'
 
-        return re.sub(
-            r"\{(token|basic|etag|kid|pad|time|tag|size|file)((?: [^{}]+)?)\}", value, text
-        )
+        return NAMED.sub(value, text)
 
     def take(self, line: str) -> None:
         """Do what a line says."""
@@ -183,7 +214,7 @@ class Story:
                 self.compare(answer, request, *rest.split())
         else:
             assert word == "@", "unknown line"
-            self.do(*rest.partition(" ")[::2])
+            self.do(*self.fill_in(rest).partition(" ")[::2])
 
     def complete(self, line: str) -> None:
         """Add a header or the body to the last request."""
@@ -221,8 +252,6 @@ class Story:
                 assert value_there == json.loads(exact[2])
             elif line.startswith("members "):
                 assert list(answer.json) == line.split()[1:]
-            elif line == "Content-Length: whole":
-                assert answer.headers["Content-Length"] == str(len(answer.data))
             elif line.endswith("-*: -"):
                 prefix = line.removesuffix("*: -").lower()
                 assert not any(key.lower().startswith(prefix) for key, _ in answer.headers)
@@ -233,8 +262,8 @@ class Story:
             else:
                 expected = [] if value.strip() == "-" else value.strip().split(" | ")
                 values = answer.headers.getlist(name)
-                if expected in (["..."], ["> 0"]) and len(values) == 1:
-                    assert expected == ["..."] or int(values[0]) > 0
+                if expected == ["> 0"]:
+                    assert [int(text) > 0 for text in values] == [True]
                 else:
                     assert values == expected
         self.named.add(name)
@@ -249,8 +278,23 @@ class Story:
             self.older = merged(PUBLIC_0_3, rest)
         elif what == "settings":
             self.settings += f"{rest}\n"
+        elif what == "provider":
+            self.providers.append(f"{{ {rest}, insecure_loopback_http = true }}")
         elif what == "mounted":
             self.is_mounted = True
+        elif what == "fault":
+            with pytest.raises(ServeFault) as fault:
+                self.serve()
+            assert rest in str(fault.value)
+        elif what == "file":
+            name, _, text = rest.partition(" ")
+            self.serve()
+            (self.folder / name).write_text(f"{text}\n")
+            if not text:
+                (self.folder / name).unlink()
+            self.look()
+        elif what in ("answers", "asked", "key"):
+            self.of_the_issuer(what, rest)
         elif what == "clock":
             self.ahead += float(rest)
         elif what == "log":
@@ -261,9 +305,7 @@ class Story:
             self.serve()
             assert bool(self.events) == bool(rest)
             if rest:
-                assert_within(
-                    json.loads(self.fill_in(rest)), json.loads(self.events.pop(0))["fields"]
-                )
+                assert_within(json.loads(rest), json.loads(self.events.pop(0))["fields"])
         elif what == "agent":
             if self.name and not self.doors:
                 self.publish()
@@ -285,6 +327,23 @@ class Story:
             self.card = merged(self.card, rest)
             self.publish()
             self.look()
+
+    def of_the_issuer(self, what: str, rest: str) -> None:
+        """Change what the issuer answers, or look at what it was asked."""
+        served = self.issuer.served
+        if what == "answers":
+            path, status, value = rest.split(" ", 2)
+            served.answers[path] = (int(status), json.loads(value))
+        elif what == "asked":
+            assert served.asked == rest.split()
+            served.asked.clear()
+        elif rest.startswith("-"):
+            del self.issuer.keys[rest[1:]]
+            self.issuer.publish()
+        elif rest:
+            self.issuer.add_key(rest)
+        else:
+            self.issuer.publish()
 
     def look(self) -> None:
         """Take up what was published; a mount does so before each request."""
@@ -376,8 +435,8 @@ def test_a_server_answers_as_its_story_says(
 ) -> None:
     """From a publication on disk to the last header."""
     monkeypatch.setattr(Publications, "start_watching", Publications.look_at_all)
-    with hearing("cardsign.events") as events:
-        story = Story(tmp_path, key, log, events)
+    with hearing("cardsign.events") as events, ExitStack() as stack:
+        story = Story(tmp_path, key, log, events, stack)
         for number, line in lines:
             try:
                 story.take(line)
@@ -417,8 +476,8 @@ def test_a_story_that_is_not_true_is_seen(
 ) -> None:
     """The player can fail, at the last line."""
     monkeypatch.setattr(Publications, "start_watching", Publications.look_at_all)
-    with hearing("cardsign.events") as events:
-        story = Story(tmp_path, key, log, events)
+    with hearing("cardsign.events") as events, ExitStack() as stack:
+        story = Story(tmp_path, key, log, events, stack)
         *true, last = ["GET /.well-known/agent-card.json", *untrue]
         for line in true:
             story.take(line)
