@@ -335,11 +335,11 @@ def edited(card: Mapping[str, Any], edits: Iterable[Sequence[Any]]) -> dict[str,
     return dict(card)
 
 
-def read_cases(test: str) -> dict[str, dict[str, Any]]:
-    """The tables of cases that lie beside a test module: by table and title, one a line."""
+def read_cases(test: str) -> dict[str, Any]:
+    """The tables of cases that lie beside a test module, by name; a case is a line."""
     path = Path(test)
     data = path.with_name(path.stem.removeprefix("test_"))
-    tables: dict[str, dict[str, Any]]
+    tables: dict[str, Any]
     if (text := data.with_suffix(".toml")).exists():
         tables = tomllib.loads(text.read_text("utf-8"))
     else:

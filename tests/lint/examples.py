@@ -5,67 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any, Final
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import split, value_at
 
-# The cards that examples change: those of A2A are without any finding.
-
-_COMMON: Final[dict[str, Any]] = {
-    "name": "Tide tables",
-    "description": "Says when the water comes",
-    "version": "1.2.0",
-    "capabilities": {"streaming": True},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
-}
-_MODERN: Final[dict[str, Any]] = _COMMON | {
-    "supportedInterfaces": [
-        {
-            "url": "https://tides.example/a2a",
-            "protocolBinding": "JSONRPC",
-            "protocolVersion": "1.0",
-        }
-    ],
-    "provider": {"url": "https://tides.example/", "organization": "Harbour office"},
-    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
-    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
-}
-_OLD: Final[dict[str, Any]] = _COMMON | {
-    "protocolVersion": "0.3.0",
-    "url": "https://tides.example/old",
-    "preferredTransport": "JSONRPC",
-    "securitySchemes": {"harbour": {"type": "http", "scheme": "Bearer"}},
-    "security": [{"harbour": ["read"]}],
-}
-SOUND_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "required": ["harbour"],
-    "properties": {"harbour": {"type": "string", "description": "Name of the harbour"}},
-}
-_CONTRACT: Final[dict[str, Any]] = {
-    "name": "iam-tides",
-    "version": "1.2.0",
-    "description": "Says when the water comes",
-    "spiffe_id": "spiffe://tides.example/agent/iam-tides/dev/north/1.2.0",
-    "capabilities": {"streaming": True},
-    "skills": [
-        {
-            "skill_id": f"iam.check_{noun}",
-            "name": noun,
-            "description": f"Look at the {noun} of a harbour",
-            "input_schema": SOUND_SCHEMA,
-            "output_schema": SOUND_SCHEMA,
-        }
-        for noun in ("tides", "berths")
-    ],
-    "authentication": {"type": "bearer"},
-    "metadata": {"department": "iam", "role": "specialist"},
-}
-#: By name: a card of A2A 1.0, one of 0.3, and a contract card.
-BASES: Final = {"1.0": _MODERN, "0.3": _OLD, "contract": _CONTRACT}
+#: The cards that examples change, by name: of A2A 1.0, of 0.3 (both without any finding), and a
+#: contract card.
+BASES: Final = json.loads(Path(__file__).with_name("bases.json").read_text())
 _NAMED: Final = {
     "a card of A2A 1.0": "1.0",
     "a card of A2A 0.3": "0.3",

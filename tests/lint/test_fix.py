@@ -13,76 +13,23 @@ from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import PrivateKey
 from cardsign.lint.cards import lint_card
 from cardsign.lint.portability import camel_case, fix
-from tests.support import OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
+from tests.support import OLD, PORTABLE, WITH_DEFAULTS, dump, edited, put, read_cases, signed
 from tests.unportable import unportable
 
-EXTENSION = "/capabilities/extensions"
-SCHEME = "/securitySchemes/harbour/httpAuthSecurityScheme"
-
-SCOPED = [{"schemes": {"snake_case": {"list": ["a_b"]}}}]
-
-# What stands where, and the card that comes of it.
-FIXED: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "a null": ("/iconUrl", None, PORTABLE),
-    "a null that is REQUIRED": ("/skills", None, without(PORTABLE, "/skills")),
-    "a null member of 0.3": ("/url", None, PORTABLE),
-    "a default text": ("/supportedInterfaces/0/tenant", "", PORTABLE),
-    "a default list": ("/skills/0/examples", [], PORTABLE),
-    "a default flag": (
-        EXTENSION,
-        [{"uri": "u", "required": False}],
-        put(PORTABLE, EXTENSION, [{"uri": "u"}]),
-    ),
-    "a default that leaves nothing": (EXTENSION, [{"uri": ""}], put(PORTABLE, EXTENSION, [{}])),
-    "a protobuf spelling": ("/icon_url", "i", put(PORTABLE, "/iconUrl", "i")),
-    "a protobuf spelling of a default": ("/skills/0/input_modes", [], PORTABLE),
-    "a protobuf spelling in a scheme": (
-        f"{SCHEME}/bearer_format",
-        "JWT",
-        put(PORTABLE, f"{SCHEME}/bearerFormat", "JWT"),
-    ),
-    "a protobuf spelling above free names": (
-        "/skills/0/security_requirements",
-        SCOPED,
-        put(PORTABLE, "/skills/0/securityRequirements", SCOPED),
-    ),
-}
+CASES = read_cases(__file__)
 
 
-@pytest.mark.parametrize(("at", "value", "expected"), FIXED.values(), ids=FIXED)
-def test_what_is_fixed(at: str, value: Any, expected: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("at", "value", "edits"), CASES["fixed"].values(), ids=CASES["fixed"])
+def test_what_is_fixed(at: str, value: Any, edits: list[Any]) -> None:
     """The member is gone or renamed, and nothing else is changed."""
     card = put(PORTABLE, at, value)
     result = fix(dump(card))
 
-    assert json.loads(result.document) == expected
+    assert json.loads(result.document) == edited(PORTABLE, edits)
     assert result.fixed == tuple(finding for finding in unportable(card) if finding.fixable) != ()
 
 
-KEPT: dict[str, tuple[str, Any]] = {
-    "a requirement without scopes": ("/securityRequirements/0/schemes/harbour/list", []),
-    "a requirement of nothing": ("/securityRequirements/0", {}),
-    "no requirements": ("/securityRequirements", []),
-    "null requirements": ("/securityRequirements", None),
-    "null requirements of 0.3": ("/security", None),
-    "a null in a scheme": (f"{SCHEME}/description", None),
-    "a default in a scheme": (f"{SCHEME}/bearerFormat", ""),
-    "an unknown member": ("/x-berth", {"pier": ""}),
-    "an unknown member that is null": ("/x-berth", None),
-    "a member of 0.3": ("/url", "https://tides.example"),
-    "an empty member of 0.3": ("/url", ""),
-    "an empty REQUIRED text": ("/description", ""),
-    "an empty optional text": ("/iconUrl", ""),
-    "an empty message": ("/provider", {}),
-    "an empty element": ("/skills/0/tags", ["", "sea"]),
-    "a null element": ("/skills/0/tags", [None, "sea"]),
-    "an empty in params": (EXTENSION, [{"uri": "u", "params": {"a": None, "b_c": []}}]),
-    "a wrong type": ("/iconUrl", 1),
-    "two kinds of one scheme": ("/securitySchemes/harbour/mtlsSecurityScheme", {"description": ""}),
-}
-
-
-@pytest.mark.parametrize(("at", "value"), KEPT.values(), ids=KEPT)
+@pytest.mark.parametrize(("at", "value"), CASES["kept"].values(), ids=CASES["kept"])
 def test_what_is_never_fixed(at: str, value: Any) -> None:
     """It is found, and left: bytes and signatures are those that were given."""
     document = dump({**put(PORTABLE, at, value), "signatures": [{}]})
@@ -93,29 +40,11 @@ def test_what_is_never_fixed(at: str, value: Any) -> None:
     assert (result.fixed, result.signatures_removed) == ((), 0)
 
 
-# 1.0 members of which a2a-sdk's rewriting asks whether they are there, and what makes it ask.
-BESIDE: dict[str, tuple[str, Any, str, Any]] = {
-    "null interfaces beside a url": ("/supportedInterfaces", None, "/url", "https://u"),
-    "snake interfaces beside a url": ("/supported_interfaces", [{"url": "u"}], "/url", "https://u"),
-    "a null flag beside the old flag": (
-        "/capabilities/extendedAgentCard",
-        None,
-        "/supportsAuthenticatedExtendedCard",
-        True,
-    ),
-    "snake requirements beside old ones": ("/security_requirements", [{}], "/security", [{}]),
-    "snake schemes of the old form": (
-        "/security_schemes",
-        {"a": {"type": "http"}},
-        "/security_schemes/a/type",
-        "http",
-    ),
-}
-
-
-@pytest.mark.parametrize(("at", "value", "beside", "old"), BESIDE.values(), ids=BESIDE)
+@pytest.mark.parametrize(
+    ("at", "value", "beside", "old"), CASES["beside 0.3"].values(), ids=CASES["beside 0.3"]
+)
 def test_what_hangs_on_members_of_0_3(at: str, value: Any, beside: str, old: Any) -> None:
-    """Nulls and spellings are left there; defaults go all the same, however they are spelled."""
+    """Nulls and spellings stay where a2a-sdk's rewriting asks for them; defaults go anyway."""
     bare = {"name": "Tides", "skills": [{"id": "tides", "input_modes": []}], "capabilities": {}}
     card = put(put(bare, at, value), beside, old)
     result = fix(dump(card))

@@ -9,7 +9,7 @@ import pytest
 from cardsign.findings import describe_code
 from cardsign.lint.cards import RULES as ALL_RULES
 from cardsign.lint.rules import describe_finding
-from tests.support import LAX, PORTABLE, pointers, put, without
+from tests.support import LAX, PORTABLE, edited, pointers, put, read_cases
 from tests.unportable import unportable
 
 RULES = {code for code in ALL_RULES if code.startswith("portable.")}
@@ -41,101 +41,19 @@ FULL: dict[str, Any] = {
     },
     "skills": [{**PORTABLE["skills"][0], "tags": ["sea", "moon"]}],
 }
-PARAMS = "/capabilities/extensions/0/params"
-SCHEME = "/securitySchemes/harbour"
-FLOWS = "/securitySchemes/code/oauth2SecurityScheme/flows"
-REQUIREMENTS = "/securityRequirements"
-
-# By rule: a place, what breaks the rule there, and what does not; `...` stands for absence.
-BREACHES: dict[str, list[tuple[str, Any, Any]]] = {
-    "unknown-member": [
-        ("/x-berth", 4, ...),
-        ("/x-berth", None, ...),
-        ("/skills/0/x", {"y": ""}, ...),
-        ("/organization", "o", ...),
-        ("/iconURL", "https://tides.example/", ...),
-    ],
-    "legacy-member": [
-        ("/url", "https://tides.example", ...),
-        ("/url", None, ...),
-        ("/capabilities/stateTransitionHistory", True, ...),
-        ("/skills/0/security", [{"harbour": ["read"]}], ...),
-        (f"{SCHEME}/type", "http", ...),
-    ],
-    "snake-case": [
-        ("/icon_url", "https://tides.example/", ...),
-        (f"{SCHEME}/httpAuthSecurityScheme/bearer_format", "JWT", ...),
-    ],
-    "null": [
-        ("/documentationUrl", None, "https://tides.example/"),
-        ("/description", None, "d"),
-        ("/capabilities/streaming", None, False),
-    ],
-    "default": [
-        ("/supportedInterfaces/0/tenant", "", "t"),
-        ("/skills/0/examples", [], ["When?"]),
-        ("/capabilities/extensions/0/required", False, True),
-    ],
-    "empty-value": [
-        ("/description", "", " "),
-        ("/skills/0/tags", [], ["sea"]),
-        ("/iconUrl", "", "https://tides.example/"),
-        ("/capabilities", {}, {"streaming": False}),
-        ("/skills/0", {}, {"id": "tides"}),
-        ("/skills/0/tags/1", "", "tide"),
-        ("/skills/0/tags/1", None, "tide"),
-    ],
-    "empty-params": [
-        (PARAMS, {}, {"": 0}),
-        (f"{PARAMS}/a/1/b~0~1", None, False),
-        (f"{PARAMS}/a/0", [], 0),
-    ],
-    "empty-security": [
-        (f"{REQUIREMENTS}/0/schemes/harbour/list", [], ["a"]),
-        (f"{REQUIREMENTS}/0/schemes/harbour", {}, {"list": ["a"]}),
-        (f"{REQUIREMENTS}/0", {}, {"schemes": {"code": {"list": ["read"]}}}),
-        (REQUIREMENTS, [], ...),
-        (REQUIREMENTS, None, ...),
-        ("/skills/0/securityRequirements", [], ...),
-        ("/securitySchemes", {}, ...),
-        ("/securitySchemes/tls/mtlsSecurityScheme", {}, {"description": "d"}),
-        (f"{FLOWS}/authorizationCode/pkceRequired", False, True),
-        (f"{FLOWS}/authorizationCode/scopes/read", "", "Read"),
-        (f"{SCHEME}/mtlsSecurityScheme", None, ...),
-    ],
-    "wrong-type": [
-        ("/name", 1, "1"),
-        ("/capabilities/streaming", "yes", True),
-        ("/capabilities/streaming", 0, False),
-        ("/capabilities", "none", {"streaming": True}),
-        ("/capabilities", ["streaming"], {"streaming": True}),
-        ("/skills", {}, [{"id": "tides"}]),
-        ("/securitySchemes", [], ...),
-        ("/skills/0/tags/1", 1, "1"),
-        (PARAMS, ["a"], {"a": ["a"]}),
-    ],
-    "oneof": [
-        (f"{SCHEME}/mtlsSecurityScheme", {"description": "d"}, ...),
-        (f"{FLOWS}/implicit", {"scopes": {"a": "A"}}, ...),
-    ],
-}
-
-
-def _twin(card: dict[str, Any], at: str, sound: Any) -> dict[str, Any]:
-    if sound is not ...:
-        return put(card, at, sound)
-    return without(card, at) if at in pointers(card) else card
+#: By rule: a place, what breaks the rule there, and what does not, where absence does not do.
+BREACHES = read_cases(__file__)
 
 
 @pytest.mark.parametrize(
     ("rule", "at", "spoilt", "sound"),
-    [(rule, *breach) for rule, breaches in BREACHES.items() for breach in breaches],
+    [(rule, *row[:2], row[2:]) for rule, rows in BREACHES.items() for row in rows],
 )
-def test_a_portable_rule(rule: str, at: str, spoilt: Any, sound: Any) -> None:
+def test_a_portable_rule(rule: str, at: str, spoilt: Any, sound: list[Any]) -> None:
     """It fires once and alone, at that place; the twin is clean."""
-    card, twin = put(FULL, at, spoilt), _twin(FULL, at, sound)
-
+    card = put(FULL, at, spoilt)
     assert [(one.code, one.path) for one in unportable(card)] == [(f"portable.{rule}", at)]
+    twin = FULL if not sound and at not in pointers(FULL) else edited(FULL, [(at, *sound)])
     assert unportable(twin) == ()
 
 
