@@ -10,18 +10,18 @@ import select
 import signal
 import socket
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from cardsign.errors import FileFault, ServeFault
+from cardsign.errors import FileFault, ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.server import run
 from cardsign.server.app import BODY_WAS_READ, create_app
@@ -45,6 +45,7 @@ CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
 TOKENS = 'token_file = "tokens"\n'
+AUDIENCE = "9f2c61d07be84a15"  # of the guide
 
 
 @dataclass
@@ -59,52 +60,57 @@ class Published:
         """The header with the token."""
         return {"Authorization": f"Bearer {self.token}"}
 
-
-def _publish(folder: Path, key: PrivateKey) -> Published:
-    token, line = create_token("staff")
-    (folder / "tokens").write_text(line + "\n")
-    publish_cards(folder / "pub", key, PUBLIC, "staff", now=datetime.now(UTC))
-    return Published(folder, token)
+    def head(self, *fields: str) -> bytes:
+        """The head of a call with the token."""
+        authorization = f"Authorization: Bearer {self.token}"
+        lines = ["POST /a2a HTTP/1.1", "Host: x", authorization, *fields]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory, key: PrivateKey) -> Published:
-    return _publish(tmp_path_factory.mktemp("served"), key)
+    folder, (token, line) = tmp_path_factory.mktemp("served"), create_token("staff")
+    (folder / "tokens").write_text(line + "\n")
+    publish_cards(folder / "pub", key, PUBLIC, "staff", AUDIENCE, now=datetime.now(UTC))
+    return Published(folder, token)
 
 
 @pytest.fixture(scope="module")
 def server(published: Published) -> Iterator[Running]:
-    with running(published.folder, TOKENS) as server:
+    with running(published.folder, TOKENS, bind="[::1]:0") as server:
         yield server
+
+
+Connect = Callable[[bytes], socket.socket]
+
+
+@pytest.fixture
+def connect(server: Running) -> Iterator[Connect]:
+    """Connect to the server and send something; the connections last as long as the test."""
+    with contextlib.ExitStack() as senders:
+
+        def send(data: bytes) -> socket.socket:
+            client = socket.create_connection(("::1", server.port), timeout=PATIENCE)
+            senders.enter_context(client).sendall(data)
+            return client
+
+        yield send
 
 
 # ------------------------------------------------------------------------ over HTTP
 
 
-@pytest.mark.parametrize(
-    ("bind", "settings", "is_warned"),
-    [
-        ("127.0.0.1:0", "", False),
-        ("[::1]:0", "", False),
-        ("0.0.0.0:0", "", True),
-        ("0.0.0.0:0", "behind_proxy = true\n", False),
-    ],
-)
-def test_it_says_where_it_serves_once_it_does(
-    published: Published, bind: str, settings: str, is_warned: bool
-) -> None:
-    """The event, the port that was found for 0, and that others may be slow if no proxy waits."""
-    with running(published.folder, TOKENS + settings, bind=bind) as server:
-        wait_until(lambda: any("serving" in line for line in server.log))
-        assert server.get().status_code == 200
-    host = bind.rpartition(":")[0]
-    event, line = (line for line in server.log if "slow clients" not in line)
+def test_it_says_where_it_serves_once_it_does(server: Running) -> None:
+    """After the event; the port is the one that was found for 0."""
+    wait_until(lambda: len(server.log) == 2)
+    event, line = server.log
     assert json.loads(event)["event"] == "agent_card_published"
-    assert line == f"cardsign: serving on http://{host}:{server.port}"
-    assert (len(server.log) > 2) is is_warned
+    assert line == f"cardsign: serving on http://[::1]:{server.port}"
 
 
-def test_answers_are_framed_as_http_wants_them(server: Running, published: Published) -> None:
+def test_answers_are_framed_as_http_wants_them(
+    server: Running, published: Published, connect: Connect
+) -> None:
     """Over one connection: with and without a body, and for bodies that are too long."""
     card = (published.folder / "pub/000001/agent-card.json").read_bytes()
     extended = (published.folder / "pub/000001/extended/staff.json").read_bytes()
@@ -122,58 +128,38 @@ def test_answers_are_framed_as_http_wants_them(server: Running, published: Publi
         for content in (long, iter([long[:1000], long[1000:]])):
             assert http.post("/a2a", content=content, headers=published.bearer).status_code == 413
         assert http.post("/a2a", content=b"{}", headers=published.bearer).status_code == 200
-    head = f"POST /a2a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {published.token}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
-        client.sendall(f"{head}Content-Length: {len(long)}\r\n\r\n".encode())
-        assert client.recv(1000).startswith(b"HTTP/1.1 413 ")  # before any of the body comes
-
-
-@pytest.mark.parametrize("chunks", [b"zz\r\n", b"%x\r\n%b\r\nzz\r\n"])
-def test_a_body_that_is_no_http_is_no_call(
-    server: Running, published: Published, chunks: bytes
-) -> None:
-    """Not even where what came of it is one."""
+    client = connect(published.head(f"Content-Length: {len(long)}"))
+    assert client.recv(1000).startswith(b"HTTP/1.1 413 ")  # before any of the body comes
     call = json.dumps(CALL).encode()
-    body = chunks % (len(call), call) if b"%b" in chunks else chunks
-    head = f"POST /a2a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {published.token}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
-        client.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + body)
+    for chunks in (b"zz\r\n", b"%x\r\n%b\r\nzz\r\n" % (len(call), call)):  # no HTTP, so no call
+        client = connect(published.head("Transfer-Encoding: chunked") + chunks)
         assert client.recv(1000).startswith(b"HTTP/1.1 400 ")
 
 
 WAITING = 4  # of 16 threads, a quarter may wait for bodies
 
 
-def test_silent_bodies_stop_nobody_else(published: Published) -> None:
+def test_silent_bodies_stop_nobody_else(
+    server: Running, published: Published, connect: Connect
+) -> None:
     """600: of callers who are not known each ends at once, of known ones all but a few get 503."""
-    head = b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
-    bearer = f"Authorization: Bearer {published.token}\r\n".encode()
-    with running(published.folder, TOKENS) as server, contextlib.ExitStack() as senders:
-
-        def send(request: bytes) -> list[socket.socket]:
-            silent = []
-            for _ in range(300):
-                sender = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
-                silent.append(senders.enter_context(sender))
-                sender.sendall(request)
-            return silent
-
-        for sender in send(head + b"\r\n{"):
-            assert sender.recv(1000).startswith(b"HTTP/1.1 401 ")
-            _read_to_end(sender)
-        known = send(head + bearer + b"\r\n{")
-        with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE) as client:
-            for _ in range(3):
-                assert client.get("/healthz").status_code == 200
-                assert client.get(CARD).status_code == 200
-                assert client.post("/a2a", json=CALL).status_code == 401
+    for _ in range(300):
+        sender = connect(b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        assert sender.recv(1000).startswith(b"HTTP/1.1 401 ")
+        _read_to_end(sender)
+    known = [connect(published.head("Content-Length: 1000") + b"{") for _ in range(300)]
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE) as client:
+        for _ in range(3):
+            assert client.get("/healthz").status_code == 200
+            assert client.get(CARD).status_code == 200
+            assert client.post("/a2a", json=CALL).status_code == 401
+    ready, _, _ = select.select(known, [], [], PATIENCE)
+    while len(ready) < len(known) - WAITING:
         ready, _, _ = select.select(known, [], [], PATIENCE)
-        while len(ready) < len(known) - WAITING:
-            ready, _, _ = select.select(known, [], [], PATIENCE)
-        for sender in ready:
-            assert sender.recv(1000).startswith(b"HTTP/1.1 503 ")
-            _read_to_end(sender)
-        assert len(ready) == len(known) - WAITING
+    for sender in ready:
+        assert sender.recv(1000).startswith(b"HTTP/1.1 503 ")
+        _read_to_end(sender)
+    assert len(ready) == len(known) - WAITING
 
 
 def _read_to_end(connection: socket.socket) -> None:
@@ -183,38 +169,84 @@ def _read_to_end(connection: socket.socket) -> None:
             pass
 
 
-def test_strange_clients_stop_nobody_else(server: Running) -> None:
+def test_strange_clients_stop_nobody_else(server: Running, connect: Connect) -> None:
     """Headers without end, too large ones, no HTTP at all, and many requests at once."""
     head = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: x\r\n"
-    with contextlib.ExitStack() as senders:
-
-        def connect() -> socket.socket:
-            client = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
-            return senders.enter_context(client)
-
-        for _ in range(100):  # slowloris
-            connect().sendall(head + b"X-Slow: a")
+    for _ in range(100):  # slowloris
+        connect(head + b"X-Slow: a")
+    for strange in (
+        b"",
+        head + b"X-Large: " + b"a" * 1024 * 1024 + b"\r\n\r\n",
+        b"X: y\r\n" * 20_000,
+        bytes(range(256)) * 64,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /a2a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ):
+        with contextlib.suppress(OSError):  # it may be cut off while it talks
+            connect(strange)
         assert server.get().status_code == 200
-        for strange in (
-            head + b"X-Large: " + b"a" * 1024 * 1024 + b"\r\n\r\n",
-            b"X: y\r\n" * 20_000,
-            bytes(range(256)) * 64,
-            b"GET / HTTP/9.9\r\n\r\n",
-            b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-            b"POST /a2a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        ):
-            with contextlib.suppress(OSError):  # it may be cut off while it talks
-                connect().sendall(strange)
-            assert server.get().status_code == 200
-        many = connect()
-        many.sendall((head + b"\r\n") * 100)
-        answers = b""
-        while answers.count(b"HTTP/1.1 200") < 100 and (data := many.recv(1 << 16)):
-            answers += data
-        assert answers.count(b"HTTP/1.1 200") == 100
+    many, answers = connect((head + b"\r\n") * 100), b""
+    while answers.count(b"HTTP/1.1 200") < 100 and (data := many.recv(1 << 16)):
+        answers += data
+    assert answers.count(b"HTTP/1.1 200") == 100
 
 
 # ---------------------------------------------------------------- start and stop
+
+
+@pytest.fixture
+def unstarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What serves does all but start processes, and leaves the log to the test."""
+    monkeypatch.setattr(run, "run_server", lambda *_: None)
+    monkeypatch.setattr(run, "log_to_stderr", lambda: None)
+
+
+@pytest.mark.usefixtures("unstarted")
+@pytest.mark.parametrize(
+    ("bind", "settings", "is_warned"),
+    [
+        ("127.0.0.1:0", {}, False),
+        ("[::1]:0", {}, False),
+        ("0.0.0.0:0", {}, True),
+        ("0.0.0.0:0", {"behind_proxy": True}, False),
+    ],
+)
+def test_others_may_be_slow_where_no_proxy_waits(
+    published: Published, log: list[str], bind: str, settings: Any, is_warned: bool
+) -> None:
+    """So the operator is told."""
+    run.serve(published.folder / "pub", partial(ServerSettings, **settings), bind)
+    assert any("slow clients can hold its threads" in line for line in log) is is_warned
+
+
+@pytest.mark.usefixtures("unstarted")
+def test_metrics_without_the_library_are_refused(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything listens, with what to install."""
+    monkeypatch.setattr(run, "find_spec", lambda name: None)
+    with pytest.raises(UsageFault, match="prometheus-client") as caught:
+        run.serve(published.folder / "pub", partial(ServerSettings, metrics=True), "127.0.0.1:0")
+    assert ".[metrics]" in caught.value.hint
+
+
+@pytest.mark.usefixtures("unstarted")
+def test_who_is_told_to_read_settings_again_while_it_starts_goes_on(published: Published) -> None:
+    """As by `systemctl reload` at once after the start; they are read then anyway."""
+    hung_up = list[int]()
+    previous = signal.signal(signal.SIGHUP, lambda number, _: hung_up.append(number))
+
+    def read() -> ServerSettings:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return ServerSettings(token_file=published.folder / "nowhere")
+
+    try:
+        with pytest.raises(FileFault):
+            run.serve(published.folder / "pub", read, "127.0.0.1:0")
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+    assert hung_up == []
 
 
 @pytest.mark.parametrize("option", [None, socket.SO_REUSEADDR, socket.SO_REUSEPORT])
@@ -233,24 +265,19 @@ def test_a_port_in_use_is_not_taken(option: int | None) -> None:
 
 
 def test_a_server_that_does_not_listen_yet_keeps_a_second_one_away() -> None:
-    """Both would have a share of the requests."""
-    with (
-        reserve_address("127.0.0.1", 0) as address,
-        pytest.raises(ServeFault, match=r"serve\.bind"),
-        reserve_address(*address),
-    ):
-        pass
-
-
-def test_a_server_can_be_started_again_at_once() -> None:
-    """Closed connections at the port (TIME_WAIT) are nobody who listens."""
+    """Both would have a share of the requests; closed connections (TIME_WAIT) keep nobody away."""
     with socket.create_server(("127.0.0.1", 0)) as first:
         host, port = first.getsockname()
         with socket.create_connection((host, port)) as client:
             first.accept()[0].close()  # the side that closes first keeps TIME_WAIT
             assert client.recv(1) == b""
-    with reserve_address(host, port) as address:
-        assert address == (host, port)
+    with (
+        reserve_address(host, port) as address,
+        pytest.raises(ServeFault, match=r"serve\.bind"),
+        reserve_address(*address),
+    ):
+        pass
+    assert address == (host, port)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b"])
@@ -260,14 +287,8 @@ def test_an_address_that_is_not_ours_is_a_fault(host: str) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    ("how", "is_for_all"),
-    [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)],
-    ids=["kill", "systemd", "Ctrl-C"],
-)
-def test_a_signal_ends_it_cleanly_and_whole(
-    published: Published, how: signal.Signals, is_for_all: bool
-) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["systemd", "Ctrl-C"])
+def test_a_signal_ends_it_cleanly_and_whole(published: Published, how: signal.Signals) -> None:
     """Exit 0, no process and no line more; neither an idle client nor a worker that has it too."""
     with (
         running(published.folder, TOKENS) as server,
@@ -275,10 +296,9 @@ def test_a_signal_ends_it_cleanly_and_whole(
     ):
         assert client.get(server.url + EXTENDED, headers=published.bearer).status_code == 200
         wait_until(lambda: len(server.log) == 2)
-        if is_for_all:
-            for worker in server.workers:
-                os.kill(worker, how)
-            os.killpg(server.process.pid, how)
+        for worker in server.workers:
+            os.kill(worker, how)
+        os.killpg(server.process.pid, how)
         assert server.stop(how) == (0, "")
         wait_until(lambda: is_gone(server.process.pid))
         assert len(server.log) == 2
@@ -338,138 +358,106 @@ def test_one_application_chooses_the_thread_and_answers(
 
 
 SECRET = '[[provider]]\ntype = "mtls"\nopens = "staff"\nsecret = "env:NOT_SET"\n'
-#: Settings that are well-formed, and what a running server says of them.
+#: Settings that a running server does not take, and what it says of them.
 UNFIT = {
-    "legacy = true\n[[provider]]\ntype = 'mtls'\nopens = 'staff'\n": "serve.schemes",
-    f"{TOKENS}{SECRET}": "config.malformed: the settings name env:NOT_SET",
+    "legacy = 1\n": "config.malformed",
+    "format = 1\nlegacy = true\n[[provider]]\ntype = 'mtls'\nopens = 'staff'\n": "serve.schemes",
+    f"format = 1\n{TOKENS}{SECRET}": "config.malformed: the settings name env:NOT_SET",
 }
 
 
 def test_settings_and_tokens_are_read_again_without_a_dropped_request(
-    tmp_path: Path, key: PrivateKey
+    published: Published, tmp_path: Path
 ) -> None:
     """On SIGHUP, by the same workers; what is wrong is a line, and the server goes on as before."""
-    published = _publish(tmp_path, key)
-    settings = tmp_path / "serve.toml"
-    statuses: list[int] = []
-    is_over = threading.Event()
+    settings, is_over, statuses = tmp_path / "serve.toml", threading.Event(), list[int]()
+    (tmp_path / "pub").symlink_to(published.folder / "pub")
+    (tmp_path / "tokens").write_bytes((published.folder / "tokens").read_bytes())
 
     def ask(url: str) -> None:
         while not is_over.is_set():
             with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
                 statuses.extend(client.get(CARD).status_code for _ in range(5))
 
-    with running(tmp_path, f"{TOKENS}workers = 2\n") as server:
+    with running(tmp_path, f"{TOKENS}workers = 2\n") as server, ThreadPoolExecutor() as pool:
 
         def extended() -> int:
             return server.get(EXTENDED, **published.bearer).status_code
 
-        def reload(words: str, times: int = 1) -> None:
+        def reload(text: str, words: str, times: int = 1) -> None:
+            settings.write_text(text)
             server.process.send_signal(signal.SIGHUP)
             wait_until(lambda: sum(words in line for line in server.log) == times)
 
-        workers = server.workers
-        asking = [threading.Thread(target=ask, args=(server.url,)) for _ in range(3)]
-        for thread in asking:
-            thread.start()
+        workers, again = server.workers, "reading settings and tokens again"
+        asking = [pool.submit(ask, server.url) for _ in range(3)]
         try:
             assert extended() == 200
-            settings.write_text("legacy = 1\n")
-            reload("the settings stay as they were: config.malformed")
             for text, words in UNFIT.items():
-                settings.write_text(f"format = 1\n{text}")
-                reload(f"the settings stay as they were: {words}")
+                reload(text, f"the settings stay as they were: {words}")
             assert extended() == 200
-            settings.write_text(f"format = 1\n{TOKENS}catalogue = false\n")
-            reload("reading settings and tokens again")
+            fewer = f"format = 1\n{TOKENS}catalogue = false\n"
+            reload(fewer, again)
             wait_until(lambda: server.get("/a2a/agents").status_code == 404)
             (tmp_path / "tokens").unlink()
             assert extended() == 401
-            reload("reading settings and tokens again", times=2)  # no tokens are no fault
+            reload(fewer, again, times=2)  # no tokens are no fault
             assert extended() == 401
             assert any("no token opens anything" in line for line in server.log)
-            settings.write_text(f'format = 1\ntoken_file = "{"x" * 5000}"\n')
-            reload("reading settings and tokens again", times=3)
-            assert not any("Traceback" in line for line in server.log)
+            reload(f'format = 1\ntoken_file = "{"x" * 5000}"\n', again, times=3)
         finally:
             is_over.set()
-            for thread in asking:
-                thread.join(PATIENCE)
+        assert [thread.result(PATIENCE) for thread in asking] == [None] * 3
         assert server.workers == workers
         assert len(statuses) > 10
         assert set(statuses) == {200}
-        assert published.token not in server.log_path.read_text()
+        log = server.log_path.read_text()
+        assert "Traceback" not in log
+        assert published.token not in log
         assert server.stop() == (0, "")
-
-
-def test_who_is_told_to_read_settings_again_while_it_starts_goes_on(published: Published) -> None:
-    """As by `systemctl reload` at once after the start; they are read then anyway."""
-    hung_up = list[int]()
-    previous = signal.signal(signal.SIGHUP, lambda number, _: hung_up.append(number))
-
-    def read() -> ServerSettings:
-        os.kill(os.getpid(), signal.SIGHUP)
-        return ServerSettings(token_file=published.folder / "nowhere")
-
-    try:
-        with pytest.raises(FileFault):
-            run.serve(published.folder / "pub", read, "127.0.0.1:0")
-    finally:
-        signal.signal(signal.SIGHUP, previous)
-    assert hung_up == []
-
-
-@pytest.mark.needs_redis
-def test_a_redis_that_does_not_answer_is_a_line(tmp_path: Path, key: PrivateKey) -> None:
-    """The process counts for itself then, which an operator has to know."""
-    _publish(tmp_path, key)
-    storage = f'rate = "2/day"\nrate_storage = "redis://127.0.0.1:{free_port()}"\n'
-    with running(tmp_path, storage) as server:
-        assert [server.get().status_code for _ in range(3)] == [200, 200, 429]
-        assert [line.partition(" - ")[0] for line in server.log if "storage" in line] == [
-            "cardsign: warning: Rate limit storage unreachable"
-        ]
 
 
 # ------------------------------------------------------------------ who waits for others
 
-AUDIENCE = "9f2c61d07be84a15"
 
+@pytest.mark.needs_redis
+def test_an_operator_gives_cards_to_an_issuers_callers(
+    published: Published, tmp_path: Path
+) -> None:
+    """By the guide's settings and a rate: valid, without scope, without token, too often.
 
-def test_an_operator_gives_cards_to_an_issuers_callers(tmp_path: Path, key: PrivateKey) -> None:
-    """By the guide's settings and a rate: valid, without scope, without token, too often."""
-    publish_cards(tmp_path / "pub", key, PUBLIC, AUDIENCE, now=datetime.now(UTC))
+    A Redis that does not answer is a line: the process counts for itself then.
+    """
+    (tmp_path / "pub").symlink_to(published.folder / "pub")
     (text,) = (block for block in blocks("toml") if "oidc" in block)
     assert len(text.splitlines()) <= 10
+    limits = f'rate = "30/day"\nrate_storage = "redis://127.0.0.1:{free_port()}"\n'
     with counterpart() as peer:
         issuer = Issuer(peer)
         local = f'issuer = "{issuer.url}"\ninsecure_loopback_http = true'
         text = text.replace('issuer = "https://login.example.com"', local)
-        text = text.replace("[[", 'access_log = true\nrate = "30/day"\n[[', 1)
-        token = issuer.token(scope="card.read", exp=int(time.time()) + 3600)
-        bearer = {"Authorization": f"Bearer {token}"}
-        idle = {"Authorization": f"Bearer {issuer.token(scope='')}"}
-        with (
-            running(tmp_path, text.replace("format = 1", "")) as server,
-            httpx.Client(base_url=server.url, timeout=PATIENCE) as http,
-        ):
-            assert http.get(EXTENDED, headers=bearer).status_code == 200
-            assert http.get(EXTENDED, headers=idle).status_code == 403
-            assert http.get(EXTENDED).status_code == 401
-            statuses = [http.get(CARD).status_code for _ in range(28)]
+        text = text.replace("[[", f"access_log = true\n{limits}[[", 1).replace("format = 1", "")
+        token, idle = issuer.token(scope="card.read"), issuer.token(scope="")
+        with running(tmp_path, text) as server:
+            for value, status in ((f"Bearer {token}", 200), (f"Bearer {idle}", 403), ("", 401)):
+                assert server.get(EXTENDED, Authorization=value).status_code == status
+            statuses = [server.get().status_code for _ in range(28)]
             assert statuses == [200] * 27 + [429]
-            assert http.get("/healthz").status_code == 200
+            assert server.get("/healthz").status_code == 200
     lines = [line.split() for line in server.log if line.endswith(" ms")]
     assert [line[6] for line in lines[:4]] == ["200", "403", "401", "200"]
     assert {line[0] for line in lines} == {"127.0.0.1"}
+    assert [line.partition(" - ")[0] for line in server.log if "storage" in line] == [
+        "cardsign: warning: Rate limit storage unreachable"
+    ]
     assert token not in server.log_path.read_text()
 
 
 def test_an_issuer_that_gives_no_answer_keeps_nobody_else_waiting(
-    tmp_path: Path, key: PrivateKey
+    published: Published, tmp_path: Path
 ) -> None:
     """Who asks for the public card or for health needs none of the threads that wait for it."""
-    publish_cards(tmp_path / "pub", key, PUBLIC, AUDIENCE, now=datetime.now(UTC))
+    (tmp_path / "pub").symlink_to(published.folder / "pub")
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
         silent.settimeout(PATIENCE)
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/introspect"

@@ -1,58 +1,143 @@
-"""Several workers and metrics: one that is killed is started again, and all serve the same."""
+"""Several workers take up what is published at one moment, and say so once (rows F39 to F41)."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
-import re
 import signal
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
-from cardsign.errors import UsageFault
 from cardsign.files import file_stamp
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.run import serve
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
 from tests.publish.publications import NOW, PUBLIC, publish_cards
 from tests.server.programs import running, wait_until
-from tests.server.served import Site, hearing
-
-TWO_WORKERS = "workers = 2\n"
+from tests.server.served import hearing
 
 
-def publish(directory: Path, key: PrivateKey, version: int = 1) -> bytes:
-    """The card of a new generation, with this version."""
-    card = {**PUBLIC, "version": f"{version}.0.0"}
-    return publish_cards(directory / "pub", key, card, "staff", now=datetime.now(UTC)).card
+@pytest.mark.needs_prometheus
+def test_F39_F40_workers_take_up_publications_whole(tmp_path: Path, key: PrivateKey) -> None:
+    """One event at the start and one for each publication; metrics count for all workers.
 
-
-def test_a_killed_worker_is_started_again(tmp_path: Path, key: PrivateKey) -> None:
-    """The other one answers meanwhile; a signal ends both; where they serve was said once.
-
-    The new one goes by the settings that were good last, whatever their file has become.
+    A broken one has no event, changes nothing, and counts as a problem until it is mended. A worker
+    that was killed is started again by the settings that were good last.
     """
-    publish(tmp_path, key)
-    with running(tmp_path, TWO_WORKERS) as server:
+    current, cards, settings = tmp_path / "pub/current", list[bytes](), tmp_path / "serve.toml"
+
+    def publish() -> None:
+        card = {**PUBLIC, "version": f"{len(cards)}.0.0"}
+        cards.append(publish_cards(tmp_path / "pub", key, card, now=datetime.now(UTC)).card)
+
+    publish()
+    with running(tmp_path, "workers = 2\nmetrics = true\n") as server:
+
+        def metrics() -> list[str]:
+            return server.get("/metrics").text.splitlines()
+
         wait_until(lambda: len(server.workers) == 2)
-        (tmp_path / "serve.toml").write_text("workers")
+        seen = {server.get().content for _ in range(30)}
+        server.get("/nothing?x=1")
+        lines = metrics()
+        assert 'cardsign_requests_total{endpoint="show_document",status="200"} 30.0' in lines
+        assert 'cardsign_requests_total{endpoint="answer_interface",status="404"} 1.0' in lines
+        assert "nothing" not in "".join(lines)
+
+        def is_served(card: bytes) -> bool:
+            seen.add(server.get().content)
+            return card in seen
+
+        publish()
+        wait_until(lambda: is_served(cards[-1]))
+        whole = current.read_bytes()
+        current.write_bytes(b"{")
+        problem = 'cardsign_problems{agent=""} 1.0'
+        wait_until(lambda: problem in metrics())
+        wait_until(lambda: any("still serving" in line for line in server.log))
+        assert server.get().content == cards[-1]
+        current.write_bytes(whole)
+        wait_until(lambda: problem not in metrics())
+        publish()
+        wait_until(lambda: is_served(cards[-1]))
+        assert seen == set(cards)
+
+        settings.write_text("workers")
         killed = min(server.workers)
         os.kill(killed, signal.SIGKILL)
 
         def is_replaced() -> bool:
             with contextlib.suppress(httpx.TransportError):  # a connection that it held
-                assert server.get().status_code == 200
+                assert server.get().content == cards[-1]
             return killed not in server.workers and len(server.workers) == 2
 
         wait_until(is_replaced)
+        settings.write_text("format = 1\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: server.get("/metrics").status_code == 404)
         assert server.stop() == (0, "")
-        assert not any("Traceback" in line for line in server.log)
+    assert not any("Traceback" in line for line in server.log)
+    events = [json.loads(line)["fields"] for line in server.log if line.startswith("{")]
+    assert [fields["generation"] for fields in events] == [1, 2, 3]
+    digests = [hashlib.sha256(card).hexdigest() for card in cards]
+    assert [fields["card_sha256"] for fields in events] == digests
+
+
+# ------------------------------------------------------------------ the event
+
+
+def event_of(directory: Path, key: PrivateKey, card: dict[str, object], *audiences: str) -> str:
+    """Publish a card, and return the line of its event."""
+    publish_cards(directory, key, card, *audiences)
+    with hearing("cardsign.events") as lines:
+        Publications(directory, ServerSettings(), now=NOW.timestamp)
+    (line,) = lines
+    return line
+
+
+def test_F41_the_event_never_holds_the_card(tmp_path: Path, key: PrivateKey) -> None:
+    """No skill, no description, no extension, no signature, nothing of an extended card."""
+    extension = {"uri": "https://secret.example/ext", "params": {"a": "secret-params"}}
+    skill = {"id": "secret-id", "name": "secret-skill", "description": "secret-text", "tags": ["t"]}
+    capabilities = {"extendedAgentCard": True, "extensions": [extension]}
+    card = {**PUBLIC, "description": "secret", "capabilities": capabilities, "skills": [skill]}
+    line = event_of(tmp_path, key, card, "secret-audience")
+    signed = json.loads((tmp_path / "000001/agent-card.json").read_bytes())
+
+    assert "secret" not in line
+    assert signed["signatures"][0]["signature"] not in line
+    event = json.loads(line)
+    assert (list(event), event["time"]) == (
+        ["time", "event", "fields"],
+        "2026-11-21T12:00:00.000+00:00",
+    )
+    assert list(event["fields"]) == [
+        *("agent", "generation", "name", "version", "protocol_version", "url", "skill_count"),
+        *("capabilities", "security_schemes", "card_size_bytes", "card_sha256", "signatures"),
+    ]
+
+
+def test_F41_a_card_cannot_fill_or_forge_the_log(tmp_path: Path, key: PrivateKey) -> None:
+    """Texts and lists are cut off, and a line end in a name is escaped."""
+    bearer = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
+    schemes = {f"{number}{'s' * 999}": bearer for number in range(100)}
+    name = 'Tides\n{"event":"forged"}\u2028\u001b[31m' + "x" * 9999
+    card = {**PUBLIC, "name": name, "securitySchemes": schemes, "securityRequirements": []}
+    line = event_of(tmp_path, key, card)
+
+    assert line.isascii()
+    assert line.isprintable()
+    fields = json.loads(line)["fields"]
+    assert fields["name"] == name[:256]
+    assert [len(scheme) for scheme in fields["security_schemes"]] == [256] * 32
+
+
+# ------------------------------------------------------------------ the moment
 
 
 class Disk:
@@ -177,47 +262,3 @@ def test_one_look_costs_one_stamp(
     publish_cards(tmp_path / "storms", key, PUBLIC)
     publications.look()
     assert list(publications.site.agents) == ["storms", "tides", "waves"]
-
-
-@pytest.mark.needs_prometheus
-def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
-    """Whichever worker is asked, until they are switched off; a problem counts until mended."""
-    publish(tmp_path, key)
-    current = tmp_path / "pub/current"
-    whole = current.read_bytes()
-    with running(tmp_path, f"{TWO_WORKERS}metrics = true\n") as server:
-
-        def shows(line: str) -> bool:
-            return line in server.get("/metrics").text.splitlines()
-
-        for _ in range(30):
-            server.get()
-        server.get("/nothing?x=1")
-        answer = server.get("/metrics")
-        assert answer.headers["Content-Type"].startswith("text/plain")
-        for line in (
-            'cardsign_requests_total{endpoint="show_document",status="200"} 30.0',
-            'cardsign_requests_total{endpoint="answer_interface",status="404"} 1.0',
-        ):
-            assert line in answer.text.splitlines()
-        assert "nothing" not in answer.text
-        began = re.search(r'cardsign_problems{agent=""} (\S+)', answer.text)
-        assert began is not None
-        for data, more in ((b"{", 1), (whole, 0)):
-            current.write_bytes(data)
-            problems = f'cardsign_problems{{agent=""}} {float(began[1]) + more}'
-            wait_until(lambda line=problems: shows(line))  # type: ignore[misc]
-        (tmp_path / "serve.toml").write_text("format = 1\n")
-        server.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: server.get("/metrics").status_code == 404)
-
-
-def test_metrics_without_the_library_are_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything listens, with what to install."""
-    monkeypatch.setattr("cardsign.server.run.find_spec", lambda name: None)
-    with pytest.raises(UsageFault, match="prometheus-client") as caught:
-        serve(site.directory, partial(ServerSettings, metrics=True), "127.0.0.1:0")
-    assert ".[metrics]" in caught.value.hint
-    assert ServerSettings().metrics is False
