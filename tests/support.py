@@ -347,6 +347,12 @@ def read_cases(test: str) -> dict[str, Any]:
     return tables
 
 
+def each_case(test: str, table: str, *arguments: str) -> pytest.MarkDecorator:
+    """The mark that runs a test with every case of a table beside its module."""
+    cases = read_cases(test)[table]
+    return pytest.mark.parametrize(",".join(arguments), [*cases.values()], ids=[*cases])
+
+
 def der_from_raw(raw: bytes) -> bytes:
     """Return as DER what holds r and s, half of the bytes each."""
     half = len(raw) // 2

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -144,7 +143,7 @@ def test_a_new_operator_has_both_cards_in_front_of_the_agent(
         def proxy(connection: socket.socket) -> None:
             assert read_head(connection).startswith(b"CONNECT tides.example:443 ")
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            hand_on(SimpleNamespace(socket=connection, recv=connection.recv), port)
+            hand_on(connection, port)
 
         add, check = verify.splitlines()
         operator.run(add)

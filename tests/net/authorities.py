@@ -21,7 +21,7 @@ class Authority:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._issuer = _certificate("Throw-away CA", None, None)
+        self._issuer = _certificate("Throw-away CA", None)
 
     def client(self) -> ssl.SSLContext:
         """A client's context that trusts this authority alone."""
@@ -51,33 +51,31 @@ class Authority:
 
 
 def _certificate(
-    name: str, issuer: Issuer | None, names: tuple[str, ...] | None, days: tuple[int, int] = (-1, 1)
+    name: str, issuer: Issuer | None, names: tuple[str, ...] = (), days: tuple[int, int] = (-1, 1)
 ) -> Issuer:
     """A certificate for a server's names, or, without any, one of an authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key, is_authority = ec.generate_private_key(ec.SECP256R1()), not names
+    public = key.public_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    signer = issuer[1] if issuer else key
-    noon = datetime.now(UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer[0].subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(noon + timedelta(days=days[0]))
-        .not_valid_after(noon + timedelta(days=days[1]))
-        .add_extension(x509.BasicConstraints(ca=names is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
-        )
-        .add_extension(_usage(authority=names is None), critical=True)
+    issuer_name, signer = (issuer[0].subject, issuer[1]) if issuer else (subject, key)
+    begin, end = (datetime.now(UTC) + timedelta(days=day) for day in days)
+    builder = x509.CertificateBuilder(
+        issuer_name, subject, public, x509.random_serial_number(), begin, end
     )
-    if names is not None:
-        usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        builder = builder.add_extension(
-            x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
-        ).add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+    # digitalSignature of servers, keyCertSign and cRLSign of an authority
+    usage = (not is_authority, *[False] * 4, is_authority, is_authority, False, False)
+    extensions: list[x509.ExtensionType] = [
+        x509.BasicConstraints(ca=is_authority, path_length=None),
+        x509.KeyUsage(*usage),
+        x509.SubjectKeyIdentifier.from_public_key(public),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+    ]
+    if names:
+        both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        extensions.append(x509.SubjectAlternativeName(map(_general_name, names)))
+        extensions.append(x509.ExtendedKeyUsage(both))
+    for number, extension in enumerate(extensions):
+        builder = builder.add_extension(extension, critical=number < 2)
     return builder.sign(signer, hashes.SHA256()), key
 
 
@@ -88,14 +86,3 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-_USAGES = (
-    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
-    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
-)
-
-
-def _usage(*, authority: bool) -> x509.KeyUsage:
-    used = ("key_cert_sign", "crl_sign") if authority else ("digital_signature",)
-    return x509.KeyUsage(**{usage: usage in used for usage in _USAGES})

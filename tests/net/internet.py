@@ -33,12 +33,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import Any
 
 from cardsign.net.connection import IPAddress
 from cardsign.net.fetch import FetchSettings
 from tests.net.authorities import Authority
-from tests.net.peers import PATIENCE, http, read_head
+from tests.net.peers import PATIENCE, http
 from tests.net.peers import headers as header_fields
 
 PATIENT = FetchSettings(total_timeout=PATIENCE)
@@ -110,33 +109,55 @@ class Host:
         """Serve one connection until either end has had enough."""
         received = bytearray()
         self.streams.append(received)
-        with contextlib.suppress(OSError), raw:
-            connection = _Listening(self.tls.wrap_socket(raw, server_side=True), received)
-            with connection.socket:
-                if self.relay_port is not None:
-                    hand_on(connection, self.relay_port)
-                    return
-                while self._answer(connection):
-                    pass
-                # A server says that it closes. On a socket pair OpenSSL 3.6 wants to hear it.
-                connection.socket.settimeout(0)
-                connection.socket.unwrap()
+        with (
+            contextlib.suppress(OSError),
+            raw,
+            self.tls.wrap_socket(raw, server_side=True) as connection,
+        ):
+            if self.relay_port is not None:
+                hand_on(connection, self.relay_port, received)
+                return
+            while self._answer(connection, received):
+                pass
+            # A server says that it closes. On a socket pair OpenSSL 3.6 wants to hear it.
+            connection.settimeout(0)
+            connection.unwrap()
 
-    def _answer(self, connection: _Listening) -> bool:
+    def _answer(self, connection: socket.socket, received: bytearray) -> bool:
         """Answer one request; False where the connection ends."""
-        head = read_head(connection)  # type: ignore[arg-type]  # all it needs is recv
-        request = Request(head, _body(connection, header_fields(head)))
+        request = _read_request(connection, received)
         self.requests.append(request)
         answer = self.answers
         if isinstance(answer, Mapping):
             answer = answer.get(request.target, http(b"", status="404 Not Found"))
         if isinstance(answer, Takeover):
-            answer.speak(connection.socket)
+            answer.speak(connection)
             return False
         data = answer if isinstance(answer, bytes) else answer(request)
-        connection.socket.sendall(data)
+        connection.sendall(data)
         closing = b"connection: close" in data.partition(b"\r\n\r\n")[0].lower()
         return not closing and request.headers.get("connection", "") != "close"
+
+
+def _read_request(connection: socket.socket, received: bytearray) -> Request:
+    """Read one request, and write down what arrives, whole or not."""
+    start = len(received)
+
+    def read_more() -> None:
+        data = connection.recv(65536)
+        if not data:
+            raise ConnectionError
+        received.extend(data)
+
+    while (end := received.find(b"\r\n\r\n", start) + 4) < start + 4:
+        read_more()
+    request = Request(bytes(received[start:end]), b"")
+    if request.headers.get("transfer-encoding") == "chunked":
+        while not received.endswith(b"0\r\n\r\n", end):
+            read_more()
+    while len(received) < end + int(request.headers.get("content-length", "0")):
+        read_more()
+    return replace(request, body=bytes(received[end:]))
 
 
 class Network:
@@ -214,52 +235,26 @@ class Network:
         return ours
 
 
-class _Listening:
-    """A socket that writes down what it receives."""
+def hand_on(connection: socket.socket, port: int, received: bytearray | None = None) -> None:
+    """Hand bytes on in both directions until the server or the client hangs up.
 
-    def __init__(self, connection: ssl.SSLSocket, received: bytearray) -> None:
-        self.socket = connection
-        self._received = received
-
-    def recv(self, size: int) -> bytes:
-        data = self.socket.recv(size)
-        self._received += data
-        return data
-
-
-def _body(connection: _Listening, fields: dict[str, str]) -> bytes:
-    body = b""
-    if fields.get("transfer-encoding") == "chunked":
-        while not body.endswith(b"0\r\n\r\n"):
-            body += _some(connection, 4096)
-        return body
-    length = int(fields.get("content-length", "0"))
-    while len(body) < length:
-        body += _some(connection, length - len(body))
-    return body
-
-
-def _some(connection: _Listening, size: int) -> bytes:
-    if not (data := connection.recv(size)):
-        raise ConnectionError
-    return data
-
-
-def hand_on(connection: Any, port: int) -> None:
-    """Hand bytes on in both directions until the server or the client hangs up."""
+    What the client says is written down in `received`.
+    """
     with socket.create_connection(("127.0.0.1", port), 5) as server:
         server.settimeout(None)
 
         def back() -> None:
             with contextlib.suppress(OSError):
                 while data := server.recv(65536):
-                    connection.socket.sendall(data)
-                connection.socket.shutdown(socket.SHUT_RDWR)
+                    connection.sendall(data)
+                connection.shutdown(socket.SHUT_RDWR)
 
         thread = threading.Thread(target=back, daemon=True)
         thread.start()
         with contextlib.suppress(OSError):
             while data := connection.recv(65536):
+                if received is not None:
+                    received.extend(data)
                 server.sendall(data)
             server.shutdown(socket.SHUT_WR)
         thread.join(5)

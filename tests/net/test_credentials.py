@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import CallFailed, CardsignError, FetchFailed, UsageFault
+from cardsign.errors import CardsignError, UsageFault
 from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import (
     BASIC,
@@ -19,7 +20,6 @@ from cardsign.net.endpoints import (
     Credential,
     Endpoint,
     Header,
-    HeaderForm,
     Peer,
     header_form_of,
     open_credential,
@@ -31,9 +31,10 @@ from cardsign.urls import parse_origin, parse_place, parse_url
 from tests.net.peers import LOCAL
 from tests.server.identity import Counterpart, counterpart
 from tests.statements.making import key
+from tests.support import each_case
 
 SECRET = "tok-6f1c2b9e~A/+="
-TIDES, CDN, LOGIN = "https://tides.example", "https://cdn.example", "https://login.example"
+TIDES, LOGIN = "https://tides.example", "https://login.example"
 ORIGIN = parse_origin(TIDES)
 
 # ------------------------------------------------------------------ sources
@@ -82,23 +83,13 @@ def test_one_line_of_printable_ascii(
 
 # ------------------------------------------------------------------ what shows
 
-ECHOES = [
-    (BEARER, SECRET, f"no such token: Bearer {SECRET}", True),
-    (BEARER, SECRET, f"<{SECRET}>", True),
-    (BASIC, "me:pass", "bWU6cGFzcw== is wrong", True),
-    (BASIC, "me:pass", "no user me:pass", True),
-    (BASIC, "me:passw0rd", "passw0rd", True),
-    (BASIC, "me:passw0rd", "bWU6cGFzc3cwcmQ=", True),
-    (BASIC, "me:passw0rd", "me and my pass", False),
-]
 
-
-@pytest.mark.parametrize(("form", "secret", "words", "is_echo"), ECHOES)
+@each_case(__file__, "echoes", "scheme", "secret", "words", "is_echo")
 def test_words_that_repeat_a_credential_are_not_quoted(
-    form: HeaderForm, secret: str, words: str, is_echo: bool
+    scheme: str, secret: str, words: str, is_echo: bool
 ) -> None:
     """By itself, with its user, or as it was sent; nor is it in any repr."""
-    header = Header.of(ORIGIN, form, secret)
+    header = Header.of(ORIGIN, ("Authorization", scheme), secret)
     for shown in (header.masked(words), quotable(words, header)):
         assert ("(the credential)" in shown) is is_echo
         assert (shown == words) is not is_echo
@@ -112,83 +103,41 @@ def test_words_that_repeat_a_credential_are_not_quoted(
 # ------------------------------------------------------------------ how it is shown
 
 
-def requires(*alternatives: tuple[str, ...], **schemes: Any) -> dict[str, Any]:
+def requires(alternatives: list[list[str]], schemes: Any, *scopes: str) -> dict[str, Any]:
     """A 1.0 card's members about credentials."""
-    wanted = [{"schemes": {name: {"list": []} for name in names}} for names in alternatives]
-    return {"securityRequirements": wanted, "securitySchemes": schemes}
+    requirements = [
+        {"schemes": {name: {"list": [*scopes]} for name in names}} for names in alternatives
+    ]
+    return {"securityRequirements": requirements, "securitySchemes": schemes}
 
 
-def old(scheme: dict[str, Any], *scopes: str) -> dict[str, Any]:
-    """The same of a 0.3 card with one scheme."""
-    return {"security": [{"a": list(scopes)}], "securitySchemes": {"a": scheme}}
-
-
-def api_key(name: str = "X-Api-Key", location: str = "header") -> dict[str, Any]:
-    return {"apiKeySecurityScheme": {"location": location, "name": name}}
-
-
-def oauth(url: object = f"{LOGIN}/token", flow: str = "clientCredentials") -> dict[str, Any]:
-    return {"oauth2SecurityScheme": {"flows": {flow: {"tokenUrl": url, "scopes": {}}}}}
-
-
-HTTP_BEARER = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
-HTTP_BASIC = {"httpAuthSecurityScheme": {"scheme": "basic"}}
-DIGEST = {"httpAuthSecurityScheme": {"scheme": "Digest"}}
-OIDC = {"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://id.example"}}
-MTLS = {"mtlsSecurityScheme": {}}
-API_KEY = ("X-Api-Key", "")
-SCHEMES = {"a": OIDC, "b": HTTP_BEARER, "m": MTLS, "q": api_key(location="query"), "k": api_key()}
-FIRST = requires(("m",), ("a", "b"), ("q",), ("k",), ("b",), **SCHEMES)
-IN_WORDS = {"security": [{"schemes": {"a": {"list": []}}}], "securitySchemes": {"a": HTTP_BEARER}}
-OLD_KEY = {"type": "apiKey", "in": "header", "name": "X-Api-Key"}
-#: What a card says, and the form in which it wants a credential; None for no form.
-HEADER_FORMS: dict[str, tuple[dict[str, Any], HeaderForm | None]] = {
-    "HTTP bearer": (requires(("a",), a=HTTP_BEARER), BEARER),
-    "HTTP basic": (requires(("a",), a=HTTP_BASIC), BASIC),
-    "OAuth 2": (requires(("a",), a={"oauth2SecurityScheme": {"flows": {}}}), BEARER),
-    "OpenID Connect": (requires(("a",), a=OIDC), BEARER),
-    "a key in a header": (requires(("a",), a=api_key()), API_KEY),
-    "the first alternative that a header holds": (FIRST, API_KEY),
-    "anonymous or bearer": (requires((), ("a",), a=HTTP_BEARER), BEARER),
-    "nothing required, one declared": (requires(m=MTLS, a=HTTP_BEARER), BEARER),
-    "0.3, HTTP bearer": (old({"type": "http", "scheme": "bearer"}), BEARER),
-    "0.3, OAuth 2": (old({"type": "oauth2", "flows": {}}), BEARER),
-    "0.3, a key": (old(OLD_KEY), API_KEY),
-    "0.3 in the words of its proto": (IN_WORDS, BEARER),
-    "nothing at all": ({}, None),
-    "nothing declared": (requires(("a",)), None),
-    "a requirement of two": (requires(("a", "b"), a=HTTP_BEARER, b=api_key()), None),
-    "two required, one declared besides": (requires(("a", "b"), a=OIDC, b=OIDC, c=OIDC), None),
-    "a certificate": (requires(("a",), a=MTLS), None),
-    "a key in the query": (requires(("a",), a=api_key(location="query")), None),
-    "a key in a cookie": (requires(("a",), a=api_key(location="cookie")), None),
-    "another HTTP scheme": (requires(("a",), a=DIGEST), None),
-    "the header that names the host": (requires(("a",), a=api_key("Host")), None),
-    "the header that ends the body": (requires(("a",), a=api_key("transfer-encoding")), None),
-    "the header of cookies": (requires(("a",), a=api_key("Cookie")), None),
-    "two headers in one": (requires(("a",), a=api_key("X-A: b\r\nX-B")), None),
-    "a requirement that is a name": ({**requires(("a",), a=HTTP_BEARER), "security": ["a"]}, None),
-    "schemes that are none": ({"security": [{"a": []}], "securitySchemes": ["a"]}, None),
-}
-
-
-@pytest.mark.parametrize(("payload", "form"), HEADER_FORMS.values(), ids=HEADER_FORMS)
-def test_a_card_says_how_it_wants_a_credential(
-    payload: dict[str, Any], form: HeaderForm | None
-) -> None:
-    """Of either version. What no single header holds gets none: nothing is guessed."""
-    if form is not None:
-        assert header_form_of(payload) == form
+def check_form(payload: dict[str, Any], header: str) -> None:
+    if header:
+        assert ": ".join(header_form_of(payload)) == header
         return
     with pytest.raises(UsageFault, match=r"credential\.scheme"):
         header_form_of(payload)
+
+
+@each_case(__file__, "forms", "alternatives", "schemes", "header")
+def test_a_card_says_how_it_wants_a_credential(
+    alternatives: list[list[str]], schemes: dict[str, Any], header: str
+) -> None:
+    """What no single header holds gets none."""
+    check_form(requires(alternatives, schemes), header)
+
+
+@each_case(__file__, "other_forms", "payload", "header")
+def test_an_older_card_says_it_too(payload: dict[str, Any], header: str) -> None:
+    """And what is no card's form gets none."""
+    check_form(payload, header)
 
 
 def test_each_form_has_its_value() -> None:
     """RFC 6750 2.1, RFC 7617 2; a key stands by itself. Another form is not sent, nor shown."""
     assert Header.of(ORIGIN, BEARER, "abc.def=").value == "Bearer abc.def="
     assert Header.of(ORIGIN, BASIC, "me:pass").value == "Basic bWU6cGFzcw=="
-    assert Header.of(ORIGIN, API_KEY, "two words").value == "two words"
+    assert Header.of(ORIGIN, ("X-Api-Key", ""), "two words").value == "two words"
     for form, secret in ((BEARER, "two words"), (BEARER, 'a"b'), (BASIC, "password")):
         with pytest.raises(UsageFault, match=r"credential\.none") as caught:
             Header.of(ORIGIN, form, secret)
@@ -205,28 +154,14 @@ def peer(payload: dict[str, Any], *places: str, settings: FetchSettings = LOCAL)
     return Peer(f"{TIDES}/card.json", payload, Policy((issuer,)), issuer, settings)
 
 
-HERE, THERE, BELOW = f"{TIDES}/a2a", f"{CDN}/a2a", f"{CDN}/tides/a2a"
-PLACES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str | None]] = {
-    "the first": ((TIDES,), (HERE, THERE), HERE),
-    "the first inside the origins": ((TIDES,), (THERE, HERE), HERE),
-    "another origin of the issuer's": ((TIDES, CDN), (THERE, HERE), THERE),
-    "a path of the issuer's": ((f"{CDN}/tides/",), (THERE, BELOW), BELOW),
-    "by keys alone, the card's own origin": ((), (THERE, HERE), HERE),
-    "another host": ((TIDES,), (THERE,), None),
-    "another port": ((f"{TIDES}:8443",), (HERE,), None),
-    "another path": ((f"{CDN}/tides/",), (THERE,), None),
-    "another host than the card's, by keys alone": ((), (THERE,), None),
-}
-
-
-@pytest.mark.parametrize(("places", "urls", "chosen"), PLACES.values(), ids=PLACES)
+@each_case(__file__, "places", "places", "urls", "chosen")
 def test_a_credential_goes_inside_the_issuers_origins(
-    places: tuple[str, ...], urls: tuple[str, ...], chosen: str | None
+    places: list[str], urls: list[str], chosen: str
 ) -> None:
     """To the card's first endpoint there; none there is a local fault, as the card may be sound."""
     interfaces = [{"url": url, "protocolBinding": "JSONRPC"} for url in urls]
     agent = peer({"supportedInterfaces": interfaces}, *places)
-    if chosen is not None:
+    if chosen:
         assert str(agent.choose(Endpoint.for_messages).url) == chosen
         return
     with pytest.raises(UsageFault, match="nothing was sent") as caught:
@@ -237,13 +172,19 @@ def test_a_credential_goes_inside_the_issuers_origins(
 # ------------------------------------------------------------------ tokens of OAuth clients
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[Counterpart]:
+    with counterpart() as server:
+        yield server
+
+
 @pytest.fixture
-def tokens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counterpart]:
+def tokens(server: Counterpart, monkeypatch: pytest.MonkeyPatch) -> Counterpart:
     """A server of tokens, which knows the secret that a variable holds."""
     monkeypatch.setenv("SECRET", "s3cr3t of mine")
-    with counterpart() as server:
-        server.answers["/token"] = (200, {"access_token": "t1", "token_type": "bearer"})
-        yield server
+    server.asked.clear()
+    server.authorizations.clear()
+    return server
 
 
 def open_by(tokens: Counterpart, payload: dict[str, Any], settings: FetchSettings = LOCAL) -> str:
@@ -254,31 +195,29 @@ def open_by(tokens: Counterpart, payload: dict[str, Any], settings: FetchSetting
     return header.value
 
 
-def scoped(scheme: dict[str, Any], *scopes: str, **more: Any) -> dict[str, Any]:
-    """A card with one requirement."""
-    wanted = [{"schemes": {"o": {"list": list(scopes)}}}]
-    return {"securityRequirements": wanted, "securitySchemes": {"o": scheme, **more}}
-
-
 def test_G18_the_secret_goes_to_the_server_alone_and_the_token_to_the_agent(
     tokens: Counterpart,
 ) -> None:
     """The card says where and for which scopes: in its first requirement that fits, or without."""
     forms: list[dict[str, list[str]]] = []
-    tokens.answers["/token"] = lambda form: (
+
+    def give(form: dict[str, list[str]]) -> tuple[int, dict[str, str]]:
         forms.append(form)
-        or (
-            200,
-            {"access_token": f"t{len(forms)}", "token_type": "Bearer"},
-        )
-    )
-    here = oauth(f"{tokens.url}/token")
-    two = {"schemes": {"o": {"list": ["x"]}, "k": {"list": []}}}
-    fitting = scoped(here, "y", k=HTTP_BEARER)
-    fitting["securityRequirements"].insert(0, two)
-    flat = {"type": "oauth2", **here["oauth2SecurityScheme"]}
-    payloads = (scoped(here, "b", "a", "b"), fitting, requires(k=HTTP_BEARER, o=here))
-    sent = [open_by(tokens, payload) for payload in (*payloads, old(flat, "read"))]
+        return 200, {"access_token": f"t{len(forms)}", "token_type": "Bearer"}
+
+    tokens.answers["/token"] = give
+    flows = {"flows": {"clientCredentials": {"tokenUrl": f"{tokens.url}/token", "scopes": {}}}}
+    schemes = {"o": {"oauth2SecurityScheme": flows}}
+    with_key = {"k": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}, **schemes}
+    sent = [
+        open_by(tokens, requires([["o"]], schemes, "b", "a", "b")),
+        open_by(tokens, requires([["o", "k"], ["o"]], with_key, "y")),
+        open_by(tokens, requires([], with_key)),
+        open_by(
+            tokens,
+            {"security": [{"o": ["read"]}], "securitySchemes": {"o": {"type": "oauth2", **flows}}},
+        ),
+    ]
     assert sent == ["Bearer t1", "Bearer t2", "Bearer t3", "Bearer t4"]
     assert [form.get("scope") for form in forms] == [["a b"], ["y"], None, ["read"]]
     assert {*forms[2]} == {"grant_type"}
@@ -288,54 +227,38 @@ def test_G18_the_secret_goes_to_the_server_alone_and_the_token_to_the_agent(
     assert (scheme_name, base64.b64decode(pair)) == ("Basic", b"me%3Atoo:s3cr3t+of+mine")
 
 
-OTHER_FLOW = {"openIdConnectSecurityScheme": oauth()["oauth2SecurityScheme"]}
-NO_TOKEN_URL: dict[str, tuple[dict[str, Any], str]] = {
-    "no scheme": ({}, "credential.scheme"),
-    "another scheme": (requires(("k",), k=HTTP_BEARER, o=oauth()), "credential.scheme"),
-    "two at once": (requires(("k", "o"), k=HTTP_BEARER, o=oauth()), "credential.scheme"),
-    "OpenID Connect": (scoped(OIDC), "credential.scheme"),
-    "another flow": (scoped(oauth(flow="authorizationCode")), "credential.scheme"),
-    "a URL that is no text": (scoped(oauth(["x"])), "credential.scheme"),
-    "a flow of another scheme": (scoped(OTHER_FLOW), "credential.scheme"),
-    "another origin": (scoped(oauth("https://evil.example/t")), "credential.elsewhere"),
-    "another port": (scoped(oauth(f"{LOGIN}:8443/t")), "credential.elsewhere"),
-    "plain http": (scoped(oauth("http://login.example/t")), "fetch.url"),
-}
-
-
-@pytest.mark.parametrize(("payload", "code"), NO_TOKEN_URL.values(), ids=NO_TOKEN_URL)
-def test_G18_nothing_is_guessed(payload: dict[str, Any], code: str, tokens: Counterpart) -> None:
+@each_case(__file__, "no_token_urls", "alternatives", "schemes", "code")
+def test_G18_nothing_is_guessed(
+    alternatives: list[list[str]], schemes: dict[str, Any], code: str, tokens: Counterpart
+) -> None:
     """Each is refused before a name is looked up."""
+    settings = replace(LOCAL, insecure_loopback_http=False)
     with pytest.raises(CardsignError) as caught:
-        open_by(tokens, payload, replace(LOCAL, insecure_loopback_http=False))
+        open_by(tokens, requires(alternatives, schemes), settings)
     assert (caught.value.code, tokens.asked) == (code, [])
 
 
-GOOD = {"access_token": "t", "token_type": "bearer"}
-NO_TOKEN: dict[str, tuple[int, object, type[CardsignError], str]] = {
-    "a client that is unknown": (401, {"error": SECRET}, CallFailed, "credential.refused"),
-    "a scope that is refused": (400, {"error": SECRET}, CallFailed, "credential.refused"),
-    "a server out of order": (503, GOOD, FetchFailed, "fetch.status"),
-    "a redirect": (307, GOOD, FetchFailed, "fetch.status"),
-    "no object": (200, [GOOD], CallFailed, "call.error"),
-    "no token": (200, {"token_type": "bearer"}, CallFailed, "call.error"),
-    "no type": (200, {"access_token": "t"}, CallFailed, "call.error"),
-    "another type": (200, {**GOOD, "token_type": "DPoP"}, CallFailed, "call.error"),
-    "two headers": (200, {**GOOD, "access_token": "t\r\nX: y"}, CallFailed, "call.error"),
-    "a token too long": (200, {**GOOD, "access_token": "t" * 8193}, CallFailed, "call.error"),
-    "too much": (200, {**GOOD, "more": "x" * 300_000}, FetchFailed, "fetch.too_large"),
-}
-
-
-@pytest.mark.parametrize(("status", "answer", "kind", "code"), NO_TOKEN.values(), ids=NO_TOKEN)
+@each_case(__file__, "no_tokens", "status", "answer", "code")
 def test_G18_what_is_no_token_is_not_shown(
-    status: int, answer: object, kind: type[CardsignError], code: str, tokens: Counterpart
+    status: int, answer: str, code: str, tokens: Counterpart
 ) -> None:
     """The peer gets nothing; neither the secret nor a word of the server is repeated."""
+    check_no_token(tokens, status, json.loads(answer), code)
+
+
+@pytest.mark.parametrize(("more", "code"), [(8193, "call.error"), (300_000, "fetch.too_large")])
+def test_G18_what_is_too_long_is_no_token(more: int, code: str, tokens: Counterpart) -> None:
+    """No header holds the one, and nobody reads the other."""
+    answer = {"access_token": "t" * more, "token_type": "bearer"}
+    check_no_token(tokens, 200, answer, code)
+
+
+def check_no_token(tokens: Counterpart, status: int, answer: object, code: str) -> None:
     tokens.answers["/token"] = (status, answer)
     tokens.headers["Location"] = f"{tokens.url}/elsewhere"
-    with pytest.raises(kind) as caught:
-        open_by(tokens, scoped(oauth(f"{tokens.url}/token")))
+    flows = {"flows": {"clientCredentials": {"tokenUrl": f"{tokens.url}/token"}}}
+    with pytest.raises(CardsignError) as caught:
+        open_by(tokens, requires([["o"]], {"o": {"oauth2SecurityScheme": flows}}))
     assert caught.value.code == code
     shown = "".join(traceback.format_exception(caught.value))
     assert not any(word in shown for word in ("s3cr3t", SECRET))

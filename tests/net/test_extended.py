@@ -34,7 +34,7 @@ from tests.net.peers import http
 from tests.publish.publications import PUBLIC, PUBLIC_0_3, sign, with_skill
 from tests.statements import current
 from tests.statements.making import DAY, URL, key
-from tests.support import codes, put, without
+from tests.support import codes, each_case, put, without
 
 Card = dict[str, Any]
 
@@ -42,6 +42,7 @@ HOST = "https://tides.example"
 AUDIENCE, OTHER_AUDIENCE = "9f2c61d07be84a15", "0123456789abcdef"
 TOKEN = "tok-3f81b0c6d2"
 SEQ = 42
+BASES = {"1.0": PUBLIC, "0.3": PUBLIC_0_3}
 
 
 def extended(card: Mapping[str, Any] = PUBLIC, audience: str = AUDIENCE, seq: int = SEQ) -> Card:
@@ -55,15 +56,16 @@ def own(card: Mapping[str, Any]) -> bytes:
     return sign(card, key("card"))
 
 
-def enveloped(card: bytes, request: Request) -> bytes:
-    """A card as the answer to a JSON-RPC call."""
-    call_id = json.loads(request.body)["id"]
-    return http(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call_id).encode(), card))
-
-
 def answering(card: bytes) -> Callable[[Request], bytes]:
     """Gives this card to whoever asks, over either binding."""
-    return lambda request: enveloped(card, request) if request.method == "POST" else http(card)
+
+    def answer(request: Request) -> bytes:
+        if request.method != "POST":
+            return http(card)
+        call_id = json.dumps(json.loads(request.body)["id"]).encode()
+        return http(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, card))
+
+    return answer
 
 
 @dataclass
@@ -81,10 +83,6 @@ class Tides:
     host: Host
     statement: bytes
     overrides: dict[str, Answer] = field(default_factory=dict)
-
-    def serve(self, untrusted_card: bytes) -> None:
-        """Put another document where the public card is."""
-        self.overrides[CARD_PATH] = http(untrusted_card)
 
     def released(self, card: Mapping[str, Any] = PUBLIC, seq: int = SEQ, **changes: Any) -> bytes:
         """The answer with a release that lists a card."""
@@ -121,8 +119,7 @@ def partner(site: Tides, *places: str) -> Verifier:
     """Somebody who trusts the peer at these places, by his first statement, and has a token."""
     anchor = KeysetAnchor(read_keyset(site.statement).id)
     issuer = TrustedIssuer("tides", anchor, tuple(map(parse_place, places or (HOST,))))
-    net = site.network.settings()
-    return Verifier(Policy((issuer,)), lock=Memory(), net=net)
+    return Verifier(Policy((issuer,)), lock=Memory(), net=site.network.settings())
 
 
 def ask(verifier: Verifier, public: Discovery | None = None) -> Discovery:
@@ -152,36 +149,12 @@ def site(network: Network) -> Tides:
 # ------------------------------------------------------------------ the honest way
 
 
-def interface(binding: str, tenant: str = "", path: str = "/a2a") -> Card:
-    """A 1.0 card that can be called in one way."""
-    only = {"url": f"{HOST}{path}", "protocolBinding": binding, "protocolVersion": "1.0"}
-    return {**PUBLIC, "supportedInterfaces": [{**only, **({"tenant": tenant} if tenant else {})}]}
-
-
-REST = "HTTP+JSON"
-OLD_REST = {**PUBLIC_0_3, "preferredTransport": REST}
-NEW_METHOD, OLD_METHOD = "GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"
-FINAL_SLASH = interface(REST, path="/rest/v1/")
-HARBOUR = {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}}
-WITH_KEY = put(PUBLIC, "/securitySchemes/harbour", HARBOUR)
-#: A card, what is asked by it, and the method of JSON-RPC (A2A 1.0 9.4.11, 0.3 7.10).
-WAYS: dict[str, tuple[Card, str, str]] = {
-    "JSON-RPC, the card's first": (PUBLIC, "POST /a2a", NEW_METHOD),
-    "by an API key": (WITH_KEY, "POST /a2a", NEW_METHOD),
-    "HTTP+JSON": (interface(REST), "GET /a2a/extendedAgentCard", ""),
-    "HTTP+JSON with a final slash": (FINAL_SLASH, "GET /rest/v1/extendedAgentCard", ""),
-    "JSON-RPC for a tenant": (interface("JSONRPC", "t1"), "POST /a2a", NEW_METHOD),
-    "HTTP+JSON for a tenant": (interface(REST, "t1"), "GET /a2a/t1/extendedAgentCard", ""),
-    "JSON-RPC of 0.3": (PUBLIC_0_3, "POST /old", OLD_METHOD),
-    "HTTP+JSON of 0.3": (OLD_REST, "GET /old/v1/card", ""),
-}
-
-
-@pytest.mark.parametrize(("card", "request_line", "method"), WAYS.values(), ids=WAYS)
+@each_case(__file__, "ways", "base", "members", "request_line", "method")
 def test_the_extended_card_is_given(
-    card: Card, request_line: str, method: str, network: Network
+    base: str, members: Card, request_line: str, method: str, network: Network
 ) -> None:
     """To the holder of the token, by a request of its A2A version; and it is trusted."""
+    card = BASES[base] | members
     site = tides(network, card)
     met = ask(partner(site))
     assert (met.report.verdict, codes(met.report)) == ("trusted", [])
@@ -189,20 +162,17 @@ def test_the_extended_card_is_given(
     assert [skill["id"] for skill in met.report.card["skills"]] == ["tides", "pilots"]
     asked = site.host.requests[-1]
     assert f"{asked.method} {asked.target}" == request_line
-    name, value = ("authorization", f"Bearer {TOKEN}")
-    if card is WITH_KEY:
-        name, value = ("x-api-key", TOKEN)
-        assert "authorization" not in asked.headers
-    assert asked.headers[name] == value
+    shown = {name: asked.headers.get(name) for name in ("authorization", "x-api-key")}
+    by_key = "apiKey" in json.dumps(card["securitySchemes"])
+    assert [*shown.values()] == ([None, TOKEN] if by_key else [f"Bearer {TOKEN}", None])
     assert asked.headers["user-agent"].startswith("cardsign")
     assert site.secret_told() == {"tides.example"}
     assert [seen for seen in site.host.requests if TOKEN.encode() in seen.head] == [asked]
     if method:
-        tenant = card.get("supportedInterfaces", [{}])[0].get("tenant")
         call = {"jsonrpc": "2.0", "id": "cardsign", "method": method}
-        call |= {"params": {"tenant": "t1"}} if tenant else {}
-        assert json.loads(asked.body) == call
-        assert asked.headers["a2a-version"] == ("1.0" if method == NEW_METHOD else "0.3")
+        tenant = "tenant" in json.dumps(card)
+        assert json.loads(asked.body) == call | ({"params": {"tenant": "t1"}} if tenant else {})
+        assert asked.headers["a2a-version"] == base
 
 
 def test_the_library_returns_a_trusted_extended_card(site: Tides) -> None:
@@ -224,16 +194,20 @@ def test_the_library_returns_a_trusted_extended_card(site: Tides) -> None:
 # ------------------------------------------------------------------ swaps (threat 12)
 
 
+def interface(binding: str, path: str = "/a2a") -> Card:
+    """A 1.0 card that can be called in one way."""
+    only = {"url": f"{HOST}{path}", "protocolBinding": binding, "protocolVersion": "1.0"}
+    return {**PUBLIC, "supportedInterfaces": [only]}
+
+
 ELSEWHERE = put(extended(), "/supportedInterfaces/0/url", "https://evil.example/a2a")
+OTHER_AGENT = extended(interface("JSONRPC", path="/other-agent"))
 # What else may stand in its place is in attacks 71, 72 and 112.
 SWAPS: dict[str, tuple[bytes, str]] = {
     "another audience": (own(extended(audience=OTHER_AUDIENCE)), "extended.audience_mismatch"),
     "a stranger's card": (sign(extended(), key("mallory")), "key.unknown"),
     "a card that calls elsewhere": (own(ELSEWHERE), "card.origin_mismatch"),
-    "one of another agent": (
-        own(extended(interface("JSONRPC", path="/other-agent"))),
-        "extended.other_agent",
-    ),
+    "one of another agent": (own(OTHER_AGENT), "extended.other_agent"),
 }
 
 
@@ -281,7 +255,7 @@ def test_a_public_card_that_is_no_longer_trusted(site: Tides) -> None:
     public = asker.look_up(HOST)
     site.overrides["/a2a"] = answering(own(extended(seq=SEQ + 1)))
     site.overrides[RELEASE_PATH] = site.released(seq=SEQ + 1, floor={URL: SEQ + 1})
-    site.serve(sign(PUBLIC, key("mallory")))
+    site.overrides[CARD_PATH] = http(sign(PUBLIC, key("mallory")))
     report = ask(asker, public).report
     assert report.verdict != "trusted"
     assert "extended.public_untrusted" in codes(report)
@@ -299,92 +273,31 @@ def test_a_header_goes_to_its_own_origin_alone(network: Network) -> None:
 # ------------------------------------------------------------------ where the token goes
 
 
-def challenged(*challenges: str, status: str = "401 Unauthorized") -> bytes:
-    return http(b'{"error":1}', status=status, www_authenticate=", ".join(challenges))
-
-
-EVIL = "https://evil.example/a2a"
-EVIL_METADATA = 'Bearer resource_metadata="https://evil.example/.well-known/oauth"'
-#: Everything by which a client might be led on.
-HINTS = f"""Set-Cookie: a=b; Domain=example
-Link: <https://evil.example/>; rel=preload
-Refresh: 0; url=https://evil.example/
-Alt-Svc: h2="evil.example:443"
-Content-Location: {EVIL}
-""".replace("\n", "\r\n").encode()
-
-
-def with_hints(request: Request) -> bytes:
-    """A sound answer, with those."""
-    whole = enveloped(own(extended()), request)
-    return whole.replace(b"\r\n\r\n", b"\r\n" + HINTS + b"\r\n", 1)
-
-
-def an_echo(request: Request) -> bytes:
-    """The server says the token again, in its error."""
-    error = {"code": -32000, "message": f"I do not know {request.headers.get('authorization')}"}
-    body = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error}
-    return http(json.dumps(body).encode())
-
-
-def an_echo_in_a_challenge(request: Request) -> bytes:
-    return challenged(f'Bearer error="{request.headers.get("authorization")}"')
-
-
-def rpc(members: bytes, call_id: bytes = b"cardsign") -> bytes:
-    """An answer to a call, with the peer's own extended card for `%b`."""
-    members = members.replace(b"%b", own(extended()))
-    return http(b'{"jsonrpc":"2.0","id":"' + call_id + b'",' + members + b"}")
-
-
-T, REFUSED = TOKEN.encode(), "credential.refused"
-NOT_CONFIGURED = b'"error":{"code":-32007,"message":"none for you"}'
-THERE = http(b"{}", status="307 There", location=EVIL)
-FORBIDDEN = challenged(EVIL_METADATA, status="403 Forbidden")
-BOTH = rpc(b'"error":{"code":1,"message":""},"result":%b')
-#: Ways in which the peer's own server answers, and the code; None where the card is trusted.
-ANSWERS: dict[str, tuple[Answer, str | None]] = {
-    "a challenge that names a server of its own": (
-        challenged(EVIL_METADATA, 'Basic realm="evil.example"'),
-        "credential.refused",
-    ),
-    "a refusal that names one": (FORBIDDEN, "credential.refused"),
-    "a redirect that keeps the method": (THERE, "fetch.status"),
-    "headers that lead on": (with_hints, None),
-    "an error that repeats the token": (an_echo, "call.error"),
-    "members that are the token": (http(b'{"%b": 1, "%b": 2}' % (T, T)), "call.error"),
-    "a challenge that cannot be shown": (challenged('Bearer realm="\x1b[2J\u202e"'), REFUSED),
-    "a challenge that repeats the token": (an_echo_in_a_challenge, "credential.refused"),
-    "a page": (http(b"<html>", content_type="text/html"), "fetch.content_type"),
-    "another call's answer": (rpc(b'"result":%b', b"1"), "call.error"),
-    "a result and an error": (BOTH, "call.error"),
-    "an error that says there is none": (rpc(NOT_CONFIGURED), "call.no_extended"),
-    "nothing there": (http(b"{}", status="404 Not Found"), "call.no_extended"),
-    "a server that is broken": (http(b"{}", status="503 No"), "fetch.status"),
-}
-
-
-@pytest.mark.parametrize(("answer", "code"), ANSWERS.values(), ids=ANSWERS)
+@each_case(__file__, "answers", "status", "headers", "body", "code")
 def test_no_answer_leads_the_token_elsewhere(
-    answer: Answer,
-    code: str | None,
+    status: str,
+    headers: dict[str, str],
+    body: str,
+    code: str,
     site: Tides,
     network: Network,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is sent once, to the peer alone; nobody else is even looked up, and nothing shows it."""
     network.host("evil.example", http(b"{}"))
-    site.overrides["/a2a"] = answer
+    headers = {name: value.replace("TOKEN", TOKEN) for name, value in headers.items()}
+    whole = body.replace("TOKEN", TOKEN).encode().replace(b"CARD", own(extended()))
+    site.overrides["/a2a"] = http(whole, status=status, **headers)
     below: BaseException | None = None
     with caplog.at_level(logging.DEBUG):
         try:
-            shown, met = repr(ask(partner(site))), None
+            shown, met = repr(ask(partner(site))), ""
         except CardsignError as error:
             below, met = error, error.code
             shown = "".join(traceback.format_exception(error)) + repr(error)
     assert met == code
     assert below is None or below.args[0].isprintable()
-    assert ("it says it wants: " in shown) is (met == REFUSED)
+    assert ("it says it wants: " in shown) is (met == "credential.refused")
     while below is not None:  # whoever logs a context logs neither our request nor their words
         assert not isinstance(below, httpx.RequestError)
         assert TOKEN not in str(below)
@@ -395,15 +308,10 @@ def test_no_answer_leads_the_token_elsewhere(
     assert TOKEN not in shown + caplog.text
 
 
-def edited_interface() -> bytes:
-    card = json.loads(own(PUBLIC))
-    card["supportedInterfaces"][0]["url"] = EVIL
-    return json.dumps(card).encode()
-
-
+EDITED = own(PUBLIC).replace(b"tides.example/a2a", b"evil.example/a2a", 1)
 #: Public cards on whose word no token leaves this machine.
 CARDS: dict[str, tuple[bytes, str]] = {
-    "an interface that was edited": (edited_interface(), "sig.bad"),
+    "an interface that was edited": (EDITED, "sig.bad"),
     "a stranger's card": (sign(PUBLIC, key("mallory")), "key.unknown"),
     "a card that is not current": (own({**PUBLIC, "version": "1.0.0"}), "card.digest_unlisted"),
     "an extended card": (own(extended()), "extended.served_as_public"),
@@ -415,7 +323,7 @@ def test_nothing_is_sent_on_the_word_of_a_card_that_is_not_trusted(
     card: bytes, code: str, site: Tides
 ) -> None:
     """The public card decides, and a token is not even had before it has."""
-    site.serve(card)
+    site.overrides[CARD_PATH] = http(card)
     with pytest.raises(VerificationError) as caught:
         ask(partner(site))
     assert code in codes(caught.value.report)
@@ -463,29 +371,13 @@ def test_an_interface_at_another_of_the_issuers_origins(network: Network) -> Non
     assert site.secret_told() == {"cdn.example"}
 
 
-GRPC = {"url": "tides.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
-WITH_MTLS = put(PUBLIC, "/securitySchemes/pass", {"mtlsSecurityScheme": {}})
-NO_WAY: dict[str, tuple[Card, str]] = {
-    "no extended card is declared": ({**PUBLIC, "capabilities": {}}, "call.no_extended"),
-    "gRPC alone": ({**PUBLIC, "supportedInterfaces": [GRPC]}, "call.no_interface"),
-    "a version to come": (
-        put(interface("JSONRPC"), "/supportedInterfaces/0/protocolVersion", "2.0"),
-        "call.no_interface",
-    ),
-    "A2A 0.2": ({**PUBLIC_0_3, "protocolVersion": "0.2.6"}, "call.no_interface"),
-    "a tenant that leads out of the path": (interface(REST, "../../other"), "call.no_interface"),
-    "credentials of two schemes": (
-        put(WITH_MTLS, "/securityRequirements/0/schemes/pass", {"list": []}),
-        "credential.scheme",
-    ),
-}
-
-
-@pytest.mark.parametrize(("card", "code"), NO_WAY.values(), ids=NO_WAY)
-def test_where_there_is_no_way_nothing_is_sent(card: Card, code: str, site: Tides) -> None:
+@each_case(__file__, "no_way", "base", "members", "code")
+def test_where_there_is_no_way_nothing_is_sent(
+    base: str, members: Card, code: str, site: Tides
+) -> None:
     """The card is trusted; how to ask, or what for, it does not say."""
-    site.overrides[RELEASE_PATH] = site.released(card)
-    site.serve(own(card))
+    card = BASES[base] | members
+    site.overrides |= {RELEASE_PATH: site.released(card), CARD_PATH: http(own(card))}
     asker = partner(site)
     assert asker.look_up(HOST).report.verdict == "trusted"
     assert (code_of(asker), site.secret_told()) == (code, set())
