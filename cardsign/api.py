@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
     from cardsign.build.reading import SourceValue
     from cardsign.findings import Finding
-    from cardsign.inspect.card import Inspection
+    from cardsign.inspect import Inspection
     from cardsign.jose.jws import Signer
     from cardsign.keys.store import KeyStore
     from cardsign.lint.rules import LintSettings
@@ -199,7 +199,7 @@ def inspect_card(data: bytes, *, jwks: Keys | None = None) -> Inspection:
         KeyRefused: `jwks` is no sound JWK Set.
         TypeError: `data` is not bytes.
     """
-    from cardsign.inspect.card import inspect_card as inspect
+    from cardsign.inspect import inspect_card as inspect
 
     _check_data("inspect_card(Path('card.json').read_bytes(), jwks=...)", data)
     return inspect(data, jwks=None if jwks is None else JwkSet.read(jwks))

@@ -13,7 +13,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.contract import EnvelopeReport
 from cardsign.diff.cards import diff_cards, diff_live, diff_tools
 from cardsign.findings import Finding, Place, cap_findings
-from cardsign.inspect.card import inspect_card
+from cardsign.inspect import inspect_card
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.lint.cards import LintReport, lint_card
 from cardsign.lint.portability import fix

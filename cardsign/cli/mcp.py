@@ -23,8 +23,7 @@ from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, require
 from cardsign.inputs import load_card
-from cardsign.inspect.card import inspect_card
-from cardsign.inspect.service import inspect_url
+from cardsign.inspect import inspect_card, inspect_url
 from cardsign.jose.keys import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import describe_finding

@@ -36,7 +36,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, CardsignError, ServeFault, SignatureRefused
 from cardsign.files import FileStamp, file_stamp
-from cardsign.inspect import page
+from cardsign.inspect import POLICY, card_page
 from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import JwkSet
 from cardsign.publish.generation import (
@@ -71,7 +71,7 @@ _OIDC: Final = "/.well-known/openid-configuration"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 #: The page is for clients that ask for HTML, so caches keep it apart from others at its path.
 PAGE_HEADERS: Final = (
-    ("Content-Security-Policy", f"{page.POLICY}; frame-ancestors 'none'"),
+    ("Content-Security-Policy", f"{POLICY}; frame-ancestors 'none'"),
     ("Referrer-Policy", "no-referrer"),
     ("Vary", "Accept"),
 )
@@ -464,7 +464,7 @@ def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
     """Return the page, and when its verdict ends."""
     keysets, jwks = generation.keysets, JwkSet.from_bytes(generation.jwks)
     newest = max(keysets, key=lambda label: [*map(int, label.split("."))], default="")
-    make = partial(page.card_page, generation.card, jwks=jwks, now=utc(now))
+    make = partial(card_page, generation.card, jwks=jwks, now=utc(now))
     try:
         text, until = make(keyset=keysets.get(newest), release=generation.release)
     except StatementRefused as refusal:

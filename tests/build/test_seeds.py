@@ -18,7 +18,7 @@ from cardsign import lint_card, sign_card, verify_card
 from cardsign.contract import check_envelope
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, JsonRefused
-from cardsign.inspect.card import inspect_card
+from cardsign.inspect import inspect_card
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.lint.rules import LintSettings
 from tests.build.making import URL, built

@@ -19,7 +19,7 @@ from cardsign.card.profiles import PROFILES, Payloads
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
-from cardsign.inspect.card import inspect_card
+from cardsign.inspect import inspect_card
 from cardsign.jose.keys import JwkSet
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Policy

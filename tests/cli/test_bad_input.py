@@ -17,7 +17,7 @@ import pytest
 from cardsign.cli.frame import confirm, json_text, run, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
 from cardsign.findings import Finding, Place, ScanResult, list_findings
-from cardsign.inspect import page
+from cardsign.inspect import as_html
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 
@@ -197,7 +197,7 @@ def test_safe_leaves_honest_words_alone() -> None:
     assert "##[" not in safe("##[add-matcher]x ###[error]")
     assert "##" not in safe("a ##vso[task.x] ##teamcity[x]")
     assert not safe("  ::stop-commands::x").strip().startswith("::")
-    for shown in (str(page.text("a\n ::stop-commands::x ##vso[task.x]")), str(page.text("##[x]"))):
+    for shown in (str(as_html("a\n ::stop-commands::x ##vso[task.x]")), str(as_html("##[x]"))):
         assert not any(line.strip().startswith("::") for line in shown.splitlines())
         assert "##" not in shown
     hostile = {"a": "##vso[task.x] ##[x] ##teamcity[x]", "##b[": 1}

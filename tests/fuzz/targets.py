@@ -30,7 +30,7 @@ from cardsign.errors import (
     SignatureRefused,
 )
 from cardsign.findings import list_codes
-from cardsign.inspect.card import inspect_card
+from cardsign.inspect import inspect_card
 from cardsign.jose import base64url
 from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cardsign.inspect.card import InspectedSignature, Inspection, inspect_card
+from cardsign.inspect import InspectedSignature, Inspection, inspect_card
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey
 from tests.support import dump

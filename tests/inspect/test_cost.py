@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from cardsign.inspect.card import inspect_card
+from cardsign.inspect import inspect_card
 from cardsign.jose.keys import JwkSet
 from tests.hostile import KEY, card, entry
 

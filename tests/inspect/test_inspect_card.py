@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cardsign.card.profiles import PROFILES, canonicalize
 from cardsign.findings import list_codes
-from cardsign.inspect.card import inspect_card
+from cardsign.inspect import inspect_card
 from cardsign.jose import base64url
 from cardsign.jose.keys import JwkSet, PrivateKey
 from tests.inspect.inspecting import inspected, only, over
@@ -120,9 +120,9 @@ def test_an_entry_that_cannot_be_read_spoils_no_good_one(alice: PrivateKey) -> N
     good = one_signature(PORTABLE, alice, "served-as-is")
     before, after = (
         {
-            prediction.verifier
+            prediction["verifier"]
             for prediction in inspected({**PORTABLE, "signatures": entries}, alice).predictions
-            if prediction.outcome == "accepted"
+            if prediction["outcome"] == "accepted"
         }
         for entries in ([good], [_protected(b"{}"), good])
     )

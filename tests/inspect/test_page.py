@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.inspect.page import card_page
+from cardsign.inspect import card_page
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import DAY, digest_of

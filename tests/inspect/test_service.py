@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from cardsign.errors import FetchFailed
-from cardsign.inspect import service
-from cardsign.inspect.card import Inspection
+from cardsign.inspect import Inspection, inspect_url
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.net import fetch
+from cardsign.net import endpoints, fetch
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 from tests.support import NOW, PORTABLE, dump, put, signed
@@ -35,7 +34,7 @@ class Server:
 
     def inspect(self) -> Inspection:
         """Inspect it."""
-        return service.inspect_url(ORIGIN, now=NOW, fetch=fetch.DEFAULT_SETTINGS)
+        return inspect_url(ORIGIN, now=NOW, fetch=fetch.DEFAULT_SETTINGS)
 
     def rules(self) -> set[str]:
         """What is found of the service."""
@@ -64,7 +63,7 @@ def server(alice: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> Server:
 
     monkeypatch.setattr(fetch, "fetch_card", lambda *_: answer(server.path, server.card))
     monkeypatch.setattr(fetch, "fetch_document", keys)
-    monkeypatch.setattr(service, "ask_for_extended_card", extended)
+    monkeypatch.setattr(endpoints, "ask_for_extended_card", extended)
     return server
 
 

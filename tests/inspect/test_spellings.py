@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cardsign.card.profiles import canonicalize
-from cardsign.inspect.card import SPELLINGS, InspectedSignature
+from cardsign.inspect import SPELLINGS, InspectedSignature
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.inspect.inspecting import inspected, only, over

@@ -17,7 +17,7 @@ import pytest
 from cardsign import JwkSet, PrivateKey
 from cardsign.card.profiles import PROFILES, VERIFIERS
 from cardsign.errors import CanonicalizationError
-from cardsign.inspect.card import inspect_card
+from cardsign.inspect import inspect_card
 from tests.interop import roster
 from tests.interop.population import Sample
 from tests.spoilt_cards import spoilt_card
@@ -68,7 +68,7 @@ def witness(request: pytest.FixtureRequest, alice: PrivateKey) -> Iterator[Witne
 def predict(card: bytes, key: PrivateKey) -> dict[str, str]:
     """The outcomes that are predicted, by verifier."""
     explanation = inspect_card(card, jwks=JwkSet.of([key.public]))
-    return {one.verifier: one.outcome for one in explanation.predictions}
+    return {client["verifier"]: client["outcome"] for client in explanation.predictions}
 
 
 def variants(card: Mapping[str, Any], key: PrivateKey, random: Random) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import ServeFault
-from cardsign.inspect import page
+from cardsign.inspect import card_page
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents, publish_generation
@@ -236,13 +236,13 @@ def test_a_page_is_made_once_and_kept_no_longer_than_statements(
     tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it is asked for, until its verdict ends; each generation has its own."""
-    made, real, ahead = [], page.card_page, [0.0]
+    made, real, ahead = [], card_page, [0.0]
 
     def count(*args: Any, **options: Any) -> Any:
         made.append(1)
         return real(*args, **options)[0], NOW + timedelta(seconds=400 * len(made))
 
-    monkeypatch.setattr(page, "card_page", count)
+    monkeypatch.setattr("cardsign.server.site.card_page", count)
     documents = Documents(sign(PUBLIC, key), JwkSet.of([key.public]), max_age=86_400)
     publish_generation(documents, tmp_path, now=NOW)
     client = serve(tmp_path, now=lambda: NOW.timestamp() + ahead[0])
