@@ -336,8 +336,10 @@ def say_progress(progress: Progress, now: datetime) -> None:
     same = (gap.command for gap in progress.left if gap.command.startswith(first))
     first = max(same, key=len, default="")
     if progress.left:
-        waits = f": it waits for {safe(progress.left[0].who)}"
-        say(f"not finished. Do this: {first}" if first else f"not finished{waits}", asked=True)
+        gap = progress.left[0]
+        task = safe(gap.what.partition(": ")[0]) if gap.who == "you" else ""
+        waits = f"not finished: it waits for {safe(gap.who)}"
+        say(f"not finished. Do this: {first or task}" if first or task else waits, asked=True)
     for line in (*progress.done, *(f"would {line}" for line in progress.planned)):
         say(safe(line, limit=400))
     if not (progress.done or progress.planned or progress.left):

@@ -37,7 +37,8 @@ from cardsign.issuer.work import (
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, ledger
-from cardsign.publish.generation import Generation
+from cardsign.keys.signers import Access
+from cardsign.publish.generation import Generation, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import utc
@@ -303,13 +304,16 @@ def _says_the_same(source: bytes, signed: bytes, marker: extensions.ExtendedMark
 def _find_signed(work: Work) -> Documents | None:
     """Return the cards that are to be published; None where none is.
 
+    Where the settings name no cards, those that are published stay so, signed with the keys of now.
+
     Raises:
         PassphraseFault: ``passphrase.none``: one has to be signed again.
     """
     has_key = any("card" in key.roles for key in work.store.load().keys)
-    is_off = is_withdrawn(work) and not _is_switched_off(work)
-    if not (has_key and work.config.cards) or is_off:
+    if not has_key or (is_withdrawn(work) and not _is_switched_off(work)):
         return None
+    if not work.config.cards:
+        return _sign_published(work, None)
     signed_cards = sign_sources(work, card_signers(work.store, None, now=work.now))
     if any(signing.document != read_signed(card) for card, signing in signed_cards):
         raise errors.PassphraseFault("passphrase.none", "a card is not written yet")
@@ -320,6 +324,42 @@ def _is_switched_off(work: Work) -> bool:
     """Say whether what is published shows that an agent was switched off at its source."""
     newest = work.published
     return newest is not None and not newest.card
+
+
+def _sign_published(work: Work, access: Access | bytes | None) -> Documents | None:
+    """Sign the published cards again, in memory; None where there are none, or not all are ours.
+
+    Raises:
+        As :func:`cardsign.issuer.work.card_signers` and :func:`cardsign.sign.sign_document`.
+    """
+    newest = work.published
+    cards = {name: data for name, data in newest.files.items() if is_card(name)} if newest else {}
+    if not (newest and cards and all(_is_ours(work, *card) for card in cards.items())):
+        return None
+    signers = card_signers(work.store, access, now=work.now)
+    options = SigningOptions(own_kids=work.store.state.ever_held_kids())
+    signed = {name: sign_document(card, signers, options) for name, card in cards.items()}
+    again = replace(newest, files=signed)
+    return Documents(again.card, extended=again.extended, legacy_card=again.legacy_card)
+
+
+def _is_ours(work: Work, name: str, untrusted_card: bytes) -> bool:
+    """Say whether a published card may be signed again without a person who looks at it.
+
+    Whoever stole a key may have published a card that it signed. So our newest release lists the
+    card, or one of our keys that was not stolen has signed it. Without statements there is nothing
+    but the record of what was published.
+    """
+    state, release = work.store.load(), work.release
+    safe = [key.public for key in state.keys if not key.is_stolen and key.group not in state.stolen]
+    try:
+        card = published_card(name, untrusted_card, JwkSet.of(safe))
+    except InputRefused:
+        return False
+    listed = {entry.payload_sha256 for entry in release.cards} if release else set()
+    is_recorded = card.payload_sha256 in ledger.first_published(state)
+    is_signed = bool(card.kids) or work.keyset is None
+    return card.payload_sha256 in listed or (is_recorded and is_signed)
 
 
 def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
@@ -344,6 +384,10 @@ def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Genera
 
 
 def _sign_again(work: Work) -> list[str]:
+    """Sign the cards of the project, or those that are published, which go out signed at once."""
+    if not work.config.cards and (documents := _sign_published(work, work.access)):
+        done = publishing.describe_generation(work, _publish(work, documents))
+        return ["updated the signatures of the published cards", *done]
     return [
         f"updated the signatures of {work.agent or card.source.name}"
         for card, signing in sign_cards(work)
@@ -388,7 +432,7 @@ def _make_repair_gap(work: Work, fault: errors.CardsignError) -> Gap:
     message = f"repair {place}: {fault.message}; until then what is published stays"
     if fault.code == "card.origin_mismatch":
         message += f". {fault.finding.fix}"
-    return Gap(message, command=work.again)
+    return Gap(f"{message}. Then: {work.again}")
 
 
 def _find_withdrawal(work: Work, fault: errors.CardsignError) -> Iterator[Gap]:

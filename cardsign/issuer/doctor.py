@@ -63,7 +63,7 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
         )
         level: Severity = "error" if gap.is_for_people or is_ending else "note"
         until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
-        command = gap.command or (work.again if gap.close or gap.who == "you" else "")
+        command = gap.command or (work.again if gap.close else "")
         fix = f"For {gap.who}: {command}".removesuffix(": ")
         yield Finding("doctor.gap", f"{gap.text}{until}", severity=level, fix=fix)
 

@@ -266,7 +266,8 @@ def find_publication_gap(
         yield gap._replace(who=key_holder("card"))
         return
     except (*NEEDS_A_PERSON, errors.FileFault, UsageFault) as fault:
-        yield Gap(task, command=fault.finding.fix, why=f"{fault.code}: {fault.message}")
+        command = fault.finding.fix or work.again
+        yield Gap(task, command=command, why=f"{fault.code}: {fault.message}")
         return
     if generation is not None and (generation.created or is_unrecorded(work, generation)):
         yield gap

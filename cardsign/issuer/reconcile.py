@@ -353,9 +353,7 @@ def _hand_over(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
     if fault and fault.code in UNLISTED and (names := publishing.name_keys_elsewhere(work)):
         message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
         return Gap(message, command="cardsign keys rotate --keystore DIR")
-    command = gap.command
-    if not (gap.awaits_roots and gap.close is None):  # else others act first
-        command = command or work.again
+    command = gap.command or (work.again if gap.close else "")  # else others act first
     return gap._replace(what=_explain(gap, fault), command=command, close=None)
 
 

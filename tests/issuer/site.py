@@ -65,6 +65,7 @@ class Site:
     folder: Path
     now: datetime = NOW
     secrets: dict[str, bytes] = field(default_factory=lambda: dict(SECRETS))
+    names_card: bool = True
 
     @property
     def store(self) -> FolderStore:
@@ -83,7 +84,8 @@ class Site:
         members = {"format": 1, "issuer": ORIGIN, "keystore": "keys", "publish": "public"}
         card = {"source": "card.json", "signed": "signed.json"}
         file = self.folder / "cardsign.toml"
-        return ProjectConfig.model_validate({**members, "card": [card]}, context=(file, ()))
+        cards = [card] if self.names_card else []
+        return ProjectConfig.model_validate({**members, "card": cards}, context=(file, ()))
 
     @property
     def live(self) -> Generation:

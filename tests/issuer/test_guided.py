@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.card.extensions import ExtendedMarker
 from cardsign.issuer.doctor import examine_issuer
 from cardsign.issuer.epochs import open_recovery_key, recover
 from cardsign.issuer.keyset import (
@@ -28,13 +29,15 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.history import kept_release
 from cardsign.keys.store import create_store
+from cardsign.publish.generation import CARD_FILE
+from cardsign.sign import SigningOptions, sign_document
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import read_release
 from tests.issuer.site import NOW, RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 from tests.keys.elsewhere import refusal
 from tests.publish.publications import put_in_place
-from tests.support import PORTABLE
+from tests.support import PORTABLE, dump
 
 
 @pytest.fixture
@@ -313,6 +316,29 @@ def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
         assert "cardsign release renew --card SIGNED; cardsign publish" in left.command
     assert site.live.card == before
     assert recovered.label in site.live.keysets, "the lost keys end all the same"
+
+
+@pytest.mark.parametrize("name", [CARD_FILE, "extended/partners.json"])
+def test_a_card_that_a_thief_has_published_is_not_signed_again(
+    name: str, site: Site, peer: Peer
+) -> None:
+    """Its signature and the record of cron say nothing: a person looks at it first."""
+    site.names_card = False
+    stolen = site.store.state.find(site.active("card"))
+    thief = site.store.signer(stolen, site.secrets["card"])
+    marker = None if name == CARD_FILE else ExtendedMarker("partners", 1, 2**32)
+    evil = dump({**PORTABLE, "description": "evil"})
+    forged = sign_document(evil, [thief], SigningOptions(extended=marker))
+    put_in_place(
+        site.folder / "public", replace(site.live, files={**site.live.files, name: forged})
+    )
+    site.wait(days=1)
+    site.revoke(stolen.kid, "compromised", "release", root=False)
+    site.secrets["card"] = NEW
+    told = site.rotate("card", "release", root=True)
+    assert [gap.what.partition(",")[0] for gap in told.left] == ["sign these published cards again"]
+    assert site.live.files[name] == forged
+    assert peer.verdict(site.live, site.now, forged) != "trusted"
 
 
 # What doctor tells of an issuer.

@@ -141,6 +141,7 @@ def put_in_place(directory: Path, generation: Generation) -> None:
     """Put another one in the place of what is published, as anyone who can write there may."""
     folder = directory / generation.folder
     for name, data in generation.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(data)
     (directory / "current").write_bytes(generation.manifest())
 
