@@ -27,7 +27,7 @@ GROUPS = ("a2a", "cluster", "postgres", "serving", "signers")
 #: Commands, and the Debian packages that have them.
 PACKAGES = (
     *("softhsm2-util:softhsm2", "initdb:postgresql", "systemd-analyze:systemd"),
-    *("nginx:nginx-light", "curl:curl", "redis-server:redis-server", "wrk:wrk"),
+    *("nginx:nginx-light", "redis-server:redis-server", "wrk:wrk"),
     *("chromium:chromium", "zsh:zsh", "fish:fish"),
 )
 #: With the oldest dependencies, and without extras, run the tests that lean on them; `nightly` runs

@@ -69,7 +69,6 @@ TOOLS: dict[str, tuple[str, Callable[[], object]]] = {
         "gunicorn, waitress and uvicorn",
         lambda: _has("gunicorn", "waitress", "uvicorn"),
     ),
-    "needs_curl": ("curl", lambda: which("curl")),
     "needs_redis": ("Redis", lambda: which("redis-server") and _has("redis")),
     "needs_prometheus": ("prometheus-client", lambda: _has("prometheus_client")),
     "needs_postgres": ("PostgreSQL", pg.is_here),

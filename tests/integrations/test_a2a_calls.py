@@ -18,37 +18,20 @@ from cardsign.errors import CallFailed, CardsignError, UsageFault
 from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import BEARER, Credential, Endpoint, Header, Peer, endpoints_of
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
-from cardsign.urls import parse_origin, parse_place
+from cardsign.urls import CARD_PATH, parse_origin, parse_place
 from cardsign.verify.verifier import Verifier
 from tests.net.internet import Answer, Host, Network, Request, Takeover
-from tests.net.peers import LOCAL, http
+from tests.net.peers import http
 from tests.publish.publications import PUBLIC, sign
+from tests.server.programs import PATIENCE
 from tests.statements.making import key
-from tests.support import put
 
 pytestmark = pytest.mark.needs_a2a
 
 HOST = "https://tides.example"
 TOKEN = "tok-9b3a5c77e0"
-CARD: dict[str, Any] = {
-    "name": "Tide tables",
-    "description": "Answers when the water comes.",
-    "version": "1.2.0",
-    "supportedInterfaces": [
-        {"url": f"{HOST}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    ],
-    "capabilities": {"streaming": True},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When.", "tags": ["sea"]}],
-}
+CARD = {**PUBLIC, "capabilities": {"streaming": True}}
 MESSAGE = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}}
-
-
-#: Seconds, for what takes none on an idle machine.
-PATIENCE = 120.0
-
-
 CREDENTIAL = Credential("env:TIDES")
 TOKEN_HEADER = Header.of(parse_origin(HOST), BEARER, TOKEN)
 
@@ -58,15 +41,13 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDES", TOKEN)
 
 
-def policy(place: str = HOST) -> Policy:
-    """The agent, by its key."""
-    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
-    return Policy((TrustedIssuer("tides", anchor, (parse_place(place),), freshness="waived"),))
+ANCHOR = KeysAnchor(JwkSet.of([key("card").public]), {})
+TIDES = TrustedIssuer("tides", ANCHOR, (parse_place(HOST),), freshness="waived")
 
 
 def peer(network: Network, card: dict[str, Any]) -> Peer:
     """The agent, whose card is trusted."""
-    return Peer(f"{HOST}/card", card, policy(), policy().issuers[0], network.settings())
+    return Peer(f"{HOST}/card", card, Policy((TIDES,)), TIDES, network.settings())
 
 
 def agent(
@@ -199,8 +180,8 @@ def test_the_sdk_has_no_choice_of_endpoints(network: Network, header: Header | N
     """It would take the card's first; and a token goes to its own origin alone."""
     network.host("cdn.example", result(MESSAGE))
     network.host("tides.example", result(MESSAGE))
-    first = {**CARD["supportedInterfaces"][0], "url": "https://cdn.example/a2a"}
-    card = {**CARD, "supportedInterfaces": [first, *CARD["supportedInterfaces"]]}
+    own = PUBLIC["supportedInterfaces"][0]
+    card = {**CARD, "supportedInterfaces": [{**own, "url": "https://cdn.example/a2a"}, own]}
     for endpoint in endpoints_of(card):
         assert call(network, card, endpoint, header).text == "at noon"
     assert network.names == ["cdn.example", "tides.example"]
@@ -211,7 +192,8 @@ def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None
     """That the card's endpoints stand elsewhere is for the user to decide."""
     from cardsign.integrations.calling import open_call
 
-    card = put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a")
+    elsewhere = {**PUBLIC["supportedInterfaces"][0], "url": "https://cdn.example/a2a"}
+    card = {**CARD, "supportedInterfaces": [elsewhere]}
     for secret, code in ((CREDENTIAL, "credential.elsewhere"), (None, "call.no_interface")):
         with pytest.raises(CardsignError) as caught:
             open_call(peer(network, card), secret, seconds=PATIENCE)
@@ -219,25 +201,11 @@ def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None
     assert network.names == []
 
 
-def test_nothing_is_sent_to_another_origin(network: Network) -> None:
-    """Whatever the SDK were led to ask; nor to another path of this one."""
-    from cardsign.integrations.calling import _AtEndpoint
-
-    async def ask(url: str) -> None:
-        async with httpx.AsyncClient(transport=_AtEndpoint(agent(network))) as client:
-            await client.post(url)
-
-    for url in ("https://evil.example/a2a", f"{HOST}/admin"):
-        with pytest.raises(httpx.TransportError, match=r"fetch\.elsewhere"):
-            asyncio.run(ask(url))
-    assert network.names == []
-
-
 @pytest.mark.parametrize("tenant", ["../../other", "..", "a/../../b"])
 def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Network) -> None:
     """Also where an endpoint were made that `endpoints_of` would not give."""
     host = network.host("tides.example", http(json.dumps(MESSAGE).encode()))
-    rest = {"url": f"{HOST}/agents/a", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+    rest = {**PUBLIC["supportedInterfaces"][1], "url": f"{HOST}/agents/a"}
     card = {**CARD, "supportedInterfaces": [rest]}
     good = endpoints_of(card)[0]
     with pytest.raises(CardsignError) as caught:
@@ -313,74 +281,33 @@ def test_a_card_that_the_sdk_cannot_read(network: Network) -> None:
 
 # ------------------------------------------------------------------ `trusted_client`
 
-PATH = "/.well-known/agent-card.json"
-SECURED = {
-    **PUBLIC,
-    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
-    "securityRequirements": [{"schemes": {"harbour": {"list": []}}}],
-}
 
-
-def told(client: Any, text: str = "when?") -> Any:
+async def told(client: Any, text: str = "when?") -> str:
     """Send a text by the SDK's client; the text of its last answer."""
     from a2a.helpers import get_message_text, new_text_message
     from a2a.types import Role, SendMessageRequest
 
-    async def ask() -> str:
-        message = new_text_message(text, role=Role.ROLE_USER)
-        found = ""
-        async for event in client.send_message(SendMessageRequest(message=message)):
-            found = get_message_text(event.message)
-        return found
-
-    return ask()
+    answer = ""
+    request = SendMessageRequest(message=new_text_message(text, role=Role.ROLE_USER))
+    async for event in client.send_message(request):
+        answer = get_message_text(event.message)
+    return answer
 
 
-def talk(network: Network, use: Any = told, **how: Any) -> Any:
-    """Use a trusted client of the agent."""
+def talk(network: Network, use: Any = told, **making: Any) -> Any:
+    """Use a trusted client of the agent, which has the credential."""
     from cardsign.integrations.calling import trusted_client
 
     async def run() -> Any:
-        making = {name: how.pop(name) for name in ("clock",) if name in how}
-        verifier = Verifier(how.pop("policy", policy()), net=network.settings(), **making)
-        async with trusted_client(verifier, HOST, **how) as client:
+        verifier = Verifier(Policy((TIDES,)), net=network.settings(), **making)
+        async with trusted_client(verifier, HOST, credential=CREDENTIAL) as client:
             return await use(client)
 
     return asyncio.run(run())
 
 
 def serve(network: Network, card: bytes, agent: Answer = AT_NOON) -> Host:
-    return network.host("tides.example", {PATH: http(card), "/a2a": agent})
-
-
-def test_a_real_agent_of_the_sdk() -> None:
-    """On loopback, by its own server: a message, and a task with its stream of events."""
-    from a2a.helpers import new_text_message
-    from a2a.types import Role, SendMessageRequest, TaskState
-
-    from cardsign.integrations.calling import trusted_client
-
-    def card_at(port: int) -> dict[str, Any]:
-        url = f"http://127.0.0.1:{port}/a2a"
-        one = {**PUBLIC["supportedInterfaces"][0], "url": url}
-        return {**PUBLIC, "supportedInterfaces": [one], "capabilities": {"streaming": True}}
-
-    async def run(origin: str) -> tuple[str, str]:
-        async with trusted_client(Verifier(policy(origin), net=LOCAL), origin) as client:
-            said = await told(client, "hello")
-            request = SendMessageRequest(message=new_text_message("work", role=Role.ROLE_USER))
-            states = [
-                event.status_update.status.state
-                async for event in client.send_message(request)
-                if event.HasField("status_update")
-            ]
-            return said, TaskState.Name(states[-1])
-
-    from tests.integrations.sdk_agent import sdk_agent
-
-    with sdk_agent(card_at, lambda card: sign(card, key("card"))) as agent:
-        said = asyncio.run(run(f"http://127.0.0.1:{agent.port}"))
-    assert said == ("you said: hello", "TASK_STATE_COMPLETED")
+    return network.host("tides.example", {CARD_PATH: http(card), "/a2a": agent})
 
 
 def test_no_other_agent_is_called(network: Network) -> None:
@@ -389,22 +316,22 @@ def test_no_other_agent_is_called(network: Network) -> None:
 
     host = serve(network, sign(PUBLIC, key("mallory")))
     with pytest.raises(CardNotTrusted) as caught:
-        talk(network, credential=CREDENTIAL)
+        talk(network)
     assert "key.unknown" in [reason.code for reason in caught.value.report.reasons]
-    assert set(host.targets) == {f"GET {PATH}"}
+    assert set(host.targets) == {f"GET {CARD_PATH}"}
     assert network.told(TOKEN.encode()) == set()
 
 
 def test_the_credential_goes_inside_the_issuers_origins(network: Network) -> None:
     """As the verified card wants it; the client follows no redirect with it."""
-    host = serve(network, sign(SECURED, key("card")))
-    assert talk(network, credential=CREDENTIAL) == "at noon"
+    host = serve(network, sign(PUBLIC, key("card")))
+    assert talk(network) == "at noon"
     assert [one.headers.get("authorization") for one in host.requests] == [None, f"Bearer {TOKEN}"]
     network.host("evil.example", AT_NOON)
     elsewhere = http(b"", status="307 There", location="https://evil.example/a2a")
-    serve(network, sign(SECURED, key("card")), elsewhere)
+    serve(network, sign(PUBLIC, key("card")), elsewhere)
     with pytest.raises(Exception, match="307"):
-        talk(network, credential=CREDENTIAL)
+        talk(network)
     assert "evil.example" not in network.names
 
 
@@ -417,8 +344,7 @@ def test_the_client_calls_its_endpoint_and_ends_with_the_verdict(
 
     from cardsign.integrations import calling
 
-    card = {**PUBLIC, "capabilities": {"extendedAgentCard": True}}
-    host = serve(network, sign(card, key("card")))
+    host = serve(network, sign(PUBLIC, key("card")))
     begun = datetime(2026, 3, 1, tzinfo=UTC)
     now = begun
     monkeypatch.setattr(  # pinned keys set no end, so this verdict is given one
@@ -437,4 +363,4 @@ def test_the_client_calls_its_endpoint_and_ends_with_the_verdict(
     with pytest.raises(CallFailed) as caught:
         talk(network, use, clock=lambda: now)
     assert caught.value.code == "call.verdict_over"
-    assert host.targets == [f"GET {PATH}", "POST /a2a", "POST /a2a"]
+    assert host.targets == [f"GET {CARD_PATH}", "POST /a2a", "POST /a2a"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
 from tests.publish.publications import PUBLIC, publish_cards
+from tests.server.served import write_tokens
 
 pytestmark = pytest.mark.needs_a2a
 
@@ -41,36 +42,36 @@ def card_at(port: int) -> dict[str, Any]:
     return {**PUBLIC, "capabilities": capabilities, "supportedInterfaces": interfaces}
 
 
-@pytest.fixture(scope="module")
-def bare() -> Iterator[httpx.Client]:
-    """The agent with nothing before it."""
+@contextmanager
+def agent(wrap: Any = lambda app, card: app) -> Iterator[httpx.Client]:
+    """A client of the agent, under uvicorn."""
     from tests.integrations.sdk_agent import sdk_agent
 
     with (
-        sdk_agent(card_at, extended_name=OWN) as agent,
-        httpx.Client(base_url=f"http://127.0.0.1:{agent.port}") as client,
+        sdk_agent(card_at, wrap=wrap, extended_name=OWN) as running,
+        httpx.Client(base_url=f"http://127.0.0.1:{running.port}") as client,
     ):
         yield client
 
 
 @pytest.fixture(scope="module")
-def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """The same agent behind a publication with an extended card, under uvicorn."""
-    from tests.integrations.sdk_agent import sdk_agent
+def bare() -> Iterator[httpx.Client]:
+    """The agent with nothing before it."""
+    with agent() as client:
+        yield client
 
+
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory: pytest.TempPathFactory, alice: PrivateKey) -> Iterator[httpx.Client]:
+    """The same agent behind a publication with an extended card."""
     directory = tmp_path_factory.mktemp("public")
 
     def mount(app: Any, card: dict[str, Any]) -> Any:
-        key = PrivateKey.generate("ES256")
-        publish_cards(directory, key, card, "staff", now=datetime.now(UTC))
-        tokens = directory.with_suffix(".tokens")
-        tokens.write_text(create_token("staff")[1])
+        publish_cards(directory, alice, card, "staff", now=datetime.now(UTC))
+        tokens = write_tokens(tmp_path_factory.mktemp("own"), create_token("staff")[1])
         return mount_cards(app, directory, ServerSettings(token_file=tokens))
 
-    with (
-        sdk_agent(card_at, wrap=mount, extended_name=OWN) as agent,
-        httpx.Client(base_url=f"http://127.0.0.1:{agent.port}") as client,
-    ):
+    with agent(mount) as client:
         yield client
 
 
@@ -164,59 +165,3 @@ def test_no_path_of_rest_reaches_the_agents_own_card(
         answer = mounted.request(method, path, headers=version)
         assert answer.status_code in (401, 404)
         assert OWN not in answer.text
-
-
-# ------------------------------------------------------------------ honest twins
-
-
-def message(text: str, method: str = "SendMessage") -> dict[str, Any]:
-    """A call that sends a message."""
-    parts = [{"text": text}]
-    params = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": parts}}
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "hello",
-        "what does GetExtendedAgentCard do?",
-        "x" * 1_000_000,
-        "\u2713\u0007\x00" * PADDING,
-        "an extended agent card, authenticated " * 4000,
-        json.dumps({"supportsAuthenticatedExtendedCard": True, "extendedAgentCard": True}) * 2000,
-        r"source code: \u0041 \\u0041" * 4000,
-    ],
-    ids=["short", "the name", "long", "escapes", "long prose", "long cards", "long source code"],
-)
-def test_other_calls_reach_the_agent(mounted: httpx.Client, text: str) -> None:
-    """Long bodies pass on whole, and a short one may say the name."""
-    headers = {"A2A-Version": "1.0"}
-    answer = mounted.post("/a2a", json=message(text), headers=headers)
-    said = answer.json()["result"]["message"]["parts"][0]["text"]
-    assert said == f"you said: {text}"
-    answer = mounted.post("/rest/message:send", json=message(text)["params"], headers=headers)
-    assert answer.json()["message"]["parts"][0]["text"] == f"you said: {text}"
-
-
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-def test_the_sdks_client_streams_through_the_mount(mounted: httpx.Client, binding: str) -> None:
-    """The card is the publication's; every event of the agent arrives, also of a long message."""
-    from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-    from a2a.helpers import new_text_message
-    from a2a.types import Role, SendMessageRequest
-
-    async def events() -> list[str]:
-        async with httpx.AsyncClient() as http:
-            card = await A2ACardResolver(http, str(mounted.base_url)).get_agent_card()
-            config = ClientConfig(
-                httpx_client=http, streaming=True, supported_protocol_bindings=[binding]
-            )
-            client = ClientFactory(config).create(card)
-            message = new_text_message("work " + "x" * 200_000, role=Role.ROLE_USER)
-            request = SendMessageRequest(message=message)
-            return [one.WhichOneof("payload") async for one in client.send_message(request)]
-
-    found = asyncio.run(events())
-    assert found.count("artifact_update") == 2
-    assert found[-1] == "status_update"
