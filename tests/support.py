@@ -313,9 +313,11 @@ def _owner(card: Any, pointer: str) -> tuple[Any, Any]:
 
 
 def put(card: Mapping[str, Any], pointer: str, value: Any) -> dict[str, Any]:
-    """A copy of the card with a member set, or a list's element replaced."""
+    """A copy of the card with a member set, or a list's element replaced or added at the end."""
     changed = copy.deepcopy(dict(card))
     owner, name = _owner(changed, pointer)
+    if isinstance(owner, list) and name == len(owner):
+        owner.append(None)
     owner[name] = value
     return changed
 

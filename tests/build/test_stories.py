@@ -14,7 +14,12 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STORIES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.sh"))
 
 
-@pytest.mark.parametrize("story", STORIES)
+#: They start a hundred processes, most of them alike: one of them runs wherever tests run.
+FIRST, *OTHERS = STORIES
+EACH = [FIRST, *(pytest.param(story, marks=pytest.mark.thorough) for story in OTHERS)]
+
+
+@pytest.mark.parametrize("story", EACH)
 def test_a_story_prints_what_lies_beside_it(story: str, tmp_path: Path) -> None:
     """It builds, lints, signs, publishes, serves and verifies live, and leaves nothing behind."""
     program = tmp_path / "bin" / "cardsign"

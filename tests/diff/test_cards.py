@@ -11,7 +11,8 @@ import pytest
 from cardsign.card.convert import convert_card
 from cardsign.diff.cards import CardDiff, diff_cards
 from cardsign.errors import InputRefused
-from tests.diff.cases import Case, edited, effect_of, read_cases
+from tests.diff.cases import Case, effect_of, read_cases
+from tests.support import edited
 
 Edits = dict[str, Any]
 SKILL = {"id": "tides", "name": "Tides", "description": "When it is high", "tags": ["sea"]}
@@ -40,11 +41,8 @@ CARD: dict[str, Any] = {
 
 
 def card(edits: Edits) -> dict[str, Any]:
-    """The card with other values at these places."""
-    made: dict[str, Any] = CARD
-    for path, value in edits.items():
-        made = edited(made, f"/{path}", value)
-    return made
+    """The card with other values at these places, or without what has None."""
+    return edited(CARD, [(f"/{at}", *([] if v is None else [v])) for at, v in edits.items()])
 
 
 def compare(old: Any, new: Any) -> CardDiff:
@@ -54,9 +52,7 @@ def compare(old: Any, new: Any) -> CardDiff:
 
 def changes(old: Any, new: Any) -> list[str]:
     """The effect and place of each change."""
-    return [
-        f"{change.code.removeprefix('diff.')} {change.path}" for change in compare(old, new).changes
-    ]
+    return [f"{effect_of(change)} {change.path}" for change in compare(old, new).changes]
 
 
 @pytest.mark.parametrize("case", read_cases("card-changes.txt", CARD))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cardsign.diff.schemas import compare_schemas
-from tests.diff.cases import Case, edited, read_cases
+from tests.diff.cases import Case, read_cases
+from tests.support import put
 
 TEXT: dict[str, Any] = {"type": "string"}
 TASK: dict[str, Any] = {
@@ -44,8 +45,8 @@ def test_a_change_of_a_schema(case: Case) -> None:
 def test_a_change_says_where_and_what() -> None:
     """The path leads to the member, in words of the schema."""
     path = "/skills/0/input_schema"
-    less = edited(TASK, "/properties/depth/type", "string")
-    other = edited(TASK, "/properties/depth/maximum", 5)
+    less = put(TASK, "/properties/depth/type", "string")
+    other = put(TASK, "/properties/depth/maximum", 5)
     narrowed, _ = compare_schemas(TASK, less, "input", path)
     assert narrowed[1:] == (f"{path}/properties/depth", "no longer taken: 'integer'")
     assert compare_schemas(TASK, other, "input", path) == [
@@ -67,40 +68,20 @@ def test_listed_values_are_told_from_any_value() -> None:
 # The oracle: values, and the validator of another.
 
 NAMES = ("a", "b")
+KINDS = ["string", "integer", "number", "null", ["string", "null"], "boolean"]
+BOUNDS = ["exclusiveMinimum", "exclusiveMaximum"]
+BOUNDS += [
+    f"{end}{of}" for end in ("min", "max") for of in ("imum", "Length", "Items", "Properties")
+]
+ENUMS = st.lists(st.sampled_from([0, 1, 1.5, True, "", "xx", None]), min_size=1, max_size=3)
+LENGTHS = {"minLength": st.integers(0, 2), "type": st.sampled_from(["string", "array"])}
 LEAVES = st.one_of(
     st.sampled_from([{}, True, False]),
-    st.builds(
-        lambda kinds: {"type": kinds},
-        st.sampled_from(["string", "integer", "number", "null", ["string", "null"], "boolean"]),
-    ),
-    st.builds(
-        lambda values: {"enum": values},
-        st.lists(st.sampled_from([0, 1, 1.5, True, "", "xx", None]), min_size=1, max_size=3),
-    ),
-    st.builds(
-        lambda name, n: {name: n},
-        st.sampled_from(
-            [
-                "minimum",
-                "maximum",
-                "exclusiveMinimum",
-                "exclusiveMaximum",
-                "minLength",
-                "maxLength",
-                "minItems",
-                "maxItems",
-                "minProperties",
-                "maxProperties",
-            ]
-        ),
-        st.integers(0, 2),
-    ),
-    st.builds(lambda n: {"multipleOf": n}, st.sampled_from([1, 2, 0.5])),
-    st.builds(
-        lambda n, kind: {"minLength": n, "type": kind},
-        st.integers(0, 2),
-        st.sampled_from(["string", "array"]),
-    ),
+    st.fixed_dictionaries({"type": st.sampled_from(KINDS)}),
+    st.fixed_dictionaries({"enum": ENUMS}),
+    st.builds(lambda name, n: {name: n}, st.sampled_from(BOUNDS), st.integers(0, 2)),
+    st.fixed_dictionaries({"multipleOf": st.sampled_from([1, 2, 0.5])}),
+    st.fixed_dictionaries(LENGTHS),
 )
 
 

@@ -255,20 +255,19 @@ def test_junk_costs_a_bounded_number_of_verifications(monkeypatch: pytest.Monkey
 
 
 def reachable(anchor: KeysetId, statements: list[KeysetStatement]) -> set[str]:
-    """Everything that some lawful steps lead to, found slowly: all pairs, until nothing is new."""
-    found = {one.digest for one in statements if is_lawful(partial(check_first, one, anchor))}
-    while True:
-        more = {
-            following.digest
-            for held in statements
-            if held.digest in found
-            for following in statements
-            if is_lawful(partial(check_successor, held, following))
-            or is_lawful(partial(check_recovery, held, following))
-        }
-        if more <= found:
-            return found
-        found |= more
+    """Everything that some lawful steps lead to, found slowly: every pair is tried."""
+    pending = [one for one in statements if is_lawful(partial(check_first, one, anchor))]
+    found = {one.digest for one in pending}
+    while pending:
+        held = pending.pop()
+        for following in statements:
+            if following.digest not in found and (
+                is_lawful(partial(check_successor, held, following))
+                or is_lawful(partial(check_recovery, held, following))
+            ):
+                found.add(following.digest)
+                pending.append(following)
+    return found
 
 
 def is_lawful(check: Callable[[], object]) -> bool:
