@@ -30,7 +30,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.sign import SignedCard, SigningOptions, sign_document
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
-from cardsign.trust.session import Session, StatementCache
+from cardsign.trust.session import Session
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
@@ -233,7 +233,7 @@ class Remembering:
     """
 
     def __init__(
-        self, floors: Mapping[str, Floor] | None = None, cache: StatementCache | None = None
+        self, floors: Mapping[str, Floor] | None = None, cache: Path | None = None
     ) -> None:
         self.floors, self.cache = floors, cache
         self.now = NOW

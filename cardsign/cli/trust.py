@@ -25,12 +25,12 @@ from cardsign.trust.policy import (
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
-    Limits,
+    Policy,
     TrustedIssuer,
     check_jwks_url,
     load_policy,
 )
-from cardsign.trust.session import StatementCache
+from cardsign.trust.session import user_cache
 from cardsign.trust.walk import Ask, SuppliedStatements, load_statements
 from cardsign.urls import Url, is_url, parse_place, parse_url
 from cardsign.verify.verifier import Verifier
@@ -102,12 +102,12 @@ def add(who: str, **options: Any) -> None:
     """
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
-    proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
+    proposal = _propose(url, options, _asker(options["insecure"], now), policy, now)
     policyfile.add_issuers(
         policy,
         [(members, proposal)],
         compare=partial(_compare, proposal, options["digest"], yes=options["yes"]),
-        cache=StatementCache.of_user(),
+        cache=user_cache(),
         dry_run=frame.is_dry_run(),
     )
     for warning in proposal.warnings:
@@ -143,7 +143,7 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
 
 
 def _propose(
-    url: Url | None, options: Mapping[str, Any], ask: Ask, limits: Limits, now: datetime
+    url: Url | None, options: Mapping[str, Any], ask: Ask, policy: Policy, now: datetime
 ) -> policyfile.Proposal:
     """Return the anchor that is named, or what the origin of `url` publishes."""
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
@@ -155,7 +155,7 @@ def _propose(
     if keysets:
         supplied = load_statements(keysets)
         with of_the_user("--keyset"):
-            proposal = policyfile.propose_keyset(supplied, limits=limits, roots=roots, now=now)
+            proposal = policyfile.propose_keyset(supplied, policy=policy, roots=roots, now=now)
             for doubt in proposal.doubts:  # of files that were chosen none is passed over
                 raise StatementRefused(doubt.code, doubt.message)
         return proposal
@@ -164,7 +164,7 @@ def _propose(
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
             return policyfile.Proposal(JwksAnchor(check_jwks_url(jwks_url)))
-    return policyfile.propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
+    return policyfile.propose_published(url.origin, ask, policy=policy, roots=roots, now=now)
 
 
 def _asker(insecure: bool, now: datetime) -> Ask:
@@ -214,9 +214,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     added = []
     for agent in agents:
         origin = parse_url(agent["cards"][0]).origin
-        proposal = policyfile.propose_published(
-            origin, ask, limits=policy.limits, roots=False, now=now
-        )
+        proposal = policyfile.propose_published(origin, ask, policy=policy, roots=False, now=now)
         added.append((agent, proposal))
     texts = [
         policyfile.with_issuer("", agent, proposal.anchor).lstrip() for agent, proposal in added
@@ -229,9 +227,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         say(safe(warning, limit=400))
     count = counted(len(added), "issuer")
     frame.confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
-    policyfile.add_issuers(
-        policy, added, cache=StatementCache.of_user(), dry_run=frame.is_dry_run()
-    )
+    policyfile.add_issuers(policy, added, cache=user_cache(), dry_run=frame.is_dry_run())
     say(f"{frame.done('added', 'add')} {count} to {policy.path}")
 
 
@@ -367,7 +363,7 @@ def pin(name: str, trust_file: Path | None) -> None:
     brings the lock up to date.
     """
     policy = verifier.needed_policy(trust_file)
-    cache, is_dry_run = StatementCache.of_user(), frame.is_dry_run()
+    cache, is_dry_run = user_cache(), frame.is_dry_run()
     keyset, changed = policyfile.move_pin(policy, name, moment(), cache, dry_run=is_dry_run)
     note = f"the pin of {name} is the newest keyset, {keyset.label}"
     if changed:

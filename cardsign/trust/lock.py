@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,54 +30,8 @@ LOCK_FORMAT: Final = "cardsign-lock/1"
 MAX_LOCK_BYTES: Final = 8 * 1024 * 1024
 #: Seconds to wait for another process that edits the lock.
 PATIENCE: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class LockedRelease:
-    """The newest release that revoked a key or raised a floor.
-
-    Attributes:
-        number: Its epoch, keyset version and seq.
-        digest: SHA-256 of its payload.
-        revoked: The keys that it revokes, until a higher keyset version confirms or drops them.
-        floor: The floors that it sets, by URL.
-    """
-
-    number: tuple[int, int, int]
-    digest: str
-    revoked: frozenset[str] = frozenset()
-    floor: Mapping[str, int] = field(default_factory=dict, hash=False)
-
-    @classmethod
-    def of(cls, release: ReleaseStatement) -> LockedRelease:
-        """Return the entry that a verified release makes."""
-        return cls(release.order, release.digest, release.revoked, dict(release.floor))
-
-    def check(self, release: ReleaseStatement) -> None:
-        """Check a release as :func:`cardsign.statements.release.check_order` does."""
-        check_order(release, self.number, self.digest, self.revoked, self.floor)
-
-    def united_with(self, other: LockedRelease) -> LockedRelease:
-        """Return the newer of two, with what the older one says under the same keyset.
-
-        Under one keyset revocations grow and floors rise. Where the newer release has lost one,
-        somebody has un-revoked a key, and the union refuses that release.
-        """
-        newer, older = (self, other) if self.number >= other.number else (other, self)
-        if newer.number[:2] != older.number[:2]:
-            return newer
-        floor = {
-            url: max(newer.floor.get(url, 0), older.floor.get(url, 0))
-            for url in {**older.floor, **newer.floor}
-        }
-        return LockedRelease(newer.number, newer.digest, newer.revoked | older.revoked, floor)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the member `release` of an entry."""
-        epoch, version, seq = self.number
-        numbers = {"epoch": epoch, "keyset_version": version, "seq": seq, "digest": self.digest}
-        revoked = {"revoked": sorted(self.revoked)} if self.revoked else {}
-        return {**numbers, **revoked, **({"floor": dict(self.floor)} if self.floor else {})}
+#: The number of no release; the first one has a higher one.
+NO_RELEASE: Final = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +42,26 @@ class Floor:
         keyset: The newest keyset statement that was verified; None where the anchor is a root set
             and no statement has been verified yet.
         newest_iat: The highest signed `iat`, Unix seconds.
-        release: The newest release that revoked a key or raised a floor.
         recovery: Digest of the recovery keys and threshold in that keyset statement. It lets a
             recovery be followed where the statements up to the lock are no longer available.
+        release: Epoch, keyset version and seq of the newest release that revoked a key or raised a
+            floor; :data:`NO_RELEASE` where there is none.
+        digest: SHA-256 of the payload of that release.
+        revoked: The keys that it revokes, until a higher keyset version confirms or drops them.
+        floor: The floors that it sets, by URL.
     """
 
     keyset: KeysetId | None = None
     newest_iat: int = 0
-    release: LockedRelease | None = None
     recovery: str | None = None
+    release: tuple[int, int, int] = NO_RELEASE
+    digest: str = ""
+    revoked: frozenset[str] = frozenset()
+    floor: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    def check(self, release: ReleaseStatement) -> None:
+        """Check a release as :func:`cardsign.statements.release.check_order` does."""
+        check_order(release, self.release, self.digest, self.revoked, self.floor)
 
     def with_statements(self, keyset: KeysetStatement, release: ReleaseStatement | None) -> Floor:
         """Return this floor, raised to verified statements.
@@ -105,18 +69,19 @@ class Floor:
         A release that neither revokes a key nor raises a floor beyond what is locked leaves the
         entry as it is, `newest_iat` included, so that daily releases make no difference in git.
         """
-        locked = self.release
-        if release is not None and (locked is None or locked.number < release.order):
-            new = LockedRelease.of(release)
-            is_same = locked is not None and locked.number[:2] == new.number[:2]
-            earlier = locked if locked and is_same else LockedRelease(new.number, new.digest)
-            united = new.united_with(earlier)
-            if (united.revoked, united.floor) != (earlier.revoked, earlier.floor):
-                locked = united
-        if keyset.id == self.keyset and locked == self.release:
+        raised = self
+        if release is not None and self.release < release.order:
+            order, digest, floor = release.order, release.digest, release.floor
+            new = Floor(release=order, digest=digest, revoked=release.revoked, floor=floor)
+            united = self._with_newer_release(new)
+            is_same = self.release[:2] == order[:2]
+            earlier = (self.revoked, self.floor) if is_same else (frozenset(), {})
+            raised = united if (united.revoked, united.floor) != earlier else self
+        if keyset.id == self.keyset and raised is self:
             return self
-        times = (self.newest_iat, keyset.iat, release.iat if release is not None else 0)
-        return Floor(keyset.id, max(times), locked, recovery_digest(keyset))
+        newest_iat = max(self.newest_iat, keyset.iat, release.iat if release is not None else 0)
+        recovery = recovery_digest(keyset)
+        return replace(raised, keyset=keyset.id, newest_iat=newest_iat, recovery=recovery)
 
     def raised_to(self, other: Floor, name: str) -> Floor:
         """Return the higher of two floors of one issuer, member by member.
@@ -124,26 +89,51 @@ class Floor:
         Raises:
             UsageFault: ``statement.fork``: one number with two digests.
         """
-        keysets = [keyset for keyset in (self.keyset, other.keyset) if keyset is not None]
-        releases = [release for release in (self.release, other.release) if release is not None]
-        for kind, pair in (("keyset", keysets), ("release", releases)):
-            if len({entry.number for entry in pair}) < len({entry.digest for entry in pair}):
-                number = ".".join(map(str, pair[0].number))
-                digests = f"{pair[0].digest} here and {pair[1].digest} there"
+        keysets = [floor.keyset for floor in (self, other) if floor.keyset is not None]
+        numbered: dict[str, Sequence[tuple[tuple[int, ...], str]]] = {
+            "keyset": [(keyset.number, keyset.digest) for keyset in keysets],
+            "release": [(self.release, self.digest), (other.release, other.digest)],
+        }
+        for kind, pairs in numbered.items():
+            numbers, digests = {number for number, _ in pairs}, {digest for _, digest in pairs}
+            if len(numbers) < len(digests):
+                number, both = ".".join(map(str, pairs[0][0])), f"{pairs[0][1]} here and "
                 hint = "Ask the issuer which is theirs. A thief of their roots signed the other."
-                message = f"{kind} {number} of {name!r} is {digests}"
+                message = f"{kind} {number} of {name!r} is {both}{pairs[1][1]} there"
                 raise UsageFault("statement.fork", message, hint=hint)
         keyset = max(keysets, key=lambda pin: pin.number, default=None)
-        release = reduce(LockedRelease.united_with, releases) if releases else None
         recovery = self.recovery if keyset == self.keyset else other.recovery
-        return Floor(keyset, max(self.newest_iat, other.newest_iat), release, recovery)
+        newest_iat = max(self.newest_iat, other.newest_iat)
+        raised = self._with_newer_release(other)
+        return replace(raised, keyset=keyset, newest_iat=newest_iat, recovery=recovery)
+
+    def _with_newer_release(self, other: Floor) -> Floor:
+        """Return this floor with the newer release of two, and what the older says.
+
+        Under one keyset revocations grow and floors rise. Where the newer release has lost one,
+        somebody has un-revoked a key, and the union refuses that release.
+        """
+        newer, older = (self, other) if self.release >= other.release else (other, self)
+        revoked, floor = newer.revoked, newer.floor
+        if newer.release[:2] == older.release[:2]:
+            revoked |= older.revoked
+            urls = {**older.floor, **newer.floor}
+            floor = {url: max(newer.floor.get(url, 0), older.floor.get(url, 0)) for url in urls}
+        number, digest = newer.release, newer.digest
+        return replace(self, release=number, digest=digest, revoked=revoked, floor=dict(floor))
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as it stands in the file."""
+        release: dict[str, Any] = {}
+        if self.release != NO_RELEASE:
+            numbers = zip(("epoch", "keyset_version", "seq"), self.release, strict=True)
+            release = {**dict(numbers), "digest": self.digest}
+            optional = {"revoked": sorted(self.revoked), "floor": dict(self.floor)}
+            release |= {name: value for name, value in optional.items() if value}
         return {
             "keyset": None if self.keyset is None else self.keyset.to_json(),
             "newest_iat": self.newest_iat,
-            "release": None if self.release is None else self.release.to_json(),
+            "release": release or None,
             **({} if self.recovery is None else {"recovery": self.recovery}),
         }
 
@@ -270,25 +260,27 @@ def _floor(name: str, entry: Any) -> Floor:
     names = ["keyset", "newest_iat", "release"]
     names += ["recovery"] if isinstance(entry, dict) and "recovery" in entry else []
     members = exact_object(entry, tuple(names), place)
-    keyset = members["keyset"]
+    keyset, recovery = members["keyset"], members.get("recovery")
     return Floor(
         None if keyset is None else keyset_id(keyset, f"{place}/keyset"),
         read.integer(members["newest_iat"], f"{place}/newest_iat", least=0, most=MAX_TIME),
-        None if members["release"] is None else _release(members["release"], f"{place}/release"),
-        read.digest(members["recovery"], f"{place}/recovery") if "recovery" in members else None,
+        read.digest(recovery, f"{place}/recovery") if "recovery" in members else None,
+        *(() if members["release"] is None else _release(members["release"], f"{place}/release")),
     )
 
 
-def _release(entry: Any, place: str) -> LockedRelease:
+def _release(
+    entry: Any, place: str
+) -> tuple[tuple[int, int, int], str, frozenset[str], dict[str, int]]:
     names = ["epoch", "keyset_version", "seq", "digest"]
     names += [name for name in ("revoked", "floor") if isinstance(entry, dict) and name in entry]
     members = exact_object(entry, tuple(names), place)
-    numbers = [read.integer(members[name], f"{place}/{name}") for name in names[:3]]
+    epoch, version, seq = (read.integer(members[name], f"{place}/{name}") for name in names[:3])
     floor = members.get("floor", {})
     if not isinstance(floor, dict):
         raise read.refused(f"{place}/floor", "an object")
-    return LockedRelease(
-        (numbers[0], numbers[1], numbers[2]),
+    return (
+        (epoch, version, seq),
         read.digest(members["digest"], f"{place}/digest"),
         read.revoked(members.get("revoked", [])),
         {url: read.integer(least, f"{place}/floor") for url, least in floor.items()},

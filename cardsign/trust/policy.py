@@ -139,23 +139,6 @@ class SubjectNames(TypedDict, total=False):
     audience: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Ceilings of one policy; it may lower the built-in ones and never raise them.
-
-    Attributes:
-        skew: Seconds that an issuer's clock may be ahead of ours.
-        keyset_age: Seconds after `iat` for which a keyset statement is accepted at most; without
-            it until its `exp`.
-        release_age: Seconds after `iat` for which a release statement is accepted at most;
-            without it until its `exp`.
-    """
-
-    skew: int = DEFAULT_SKEW
-    keyset_age: int | None = None
-    release_age: int | None = None
-
-
 #: `parse_url` of URLs that callers and verified releases name, again and again.
 parse_known_url = lru_cache(maxsize=1024)(parse_url)
 
@@ -221,14 +204,20 @@ class Policy:
 
     Attributes:
         issuers: The entries, in the order of the file.
-        limits: Ceilings that hold for all of them.
+        skew: Seconds that an issuer's clock may be ahead of ours.
+        keyset_age: Seconds after `iat` for which a keyset statement is accepted at most; without
+            it until its `exp`.
+        release_age: Seconds after `iat` for which a release statement is accepted at most;
+            without it until its `exp`.
         path: The file that says so; None for a policy made in code.
         is_own: The operator named the file, or made the policy. One that was merely found in the
             working directory never raises its lock.
     """
 
     issuers: tuple[TrustedIssuer, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    skew: int = DEFAULT_SKEW
+    keyset_age: int | None = None
+    release_age: int | None = None
     path: Path | None = field(default=None, compare=False)
     is_own: bool = field(default=True, compare=False)
 

@@ -64,14 +64,13 @@ from cardsign.trust.policy import (
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
-    Limits,
     Network,
     Peer,
     Policy,
     TrustedIssuer,
     check_jwks_url,
 )
-from cardsign.trust.session import Session, StatementCache
+from cardsign.trust.session import Session, add_to_cache, read_cache
 from cardsign.urls import (
     JWKS_PATH,
     Origin,
@@ -292,7 +291,7 @@ def parse_policy(data: bytes, *, source: str = POLICY_FILE, is_own: bool = True)
     for at, code, message, hint in _list_problems(file, is_own):
         line = line_of(find_lines(data.decode()), at)
         raise UsageFault(code, message, path=source, line=line, hint=hint)
-    return Policy(tuple(table.issuer() for table in file.issuer), Limits(**vars(file.limits)))
+    return Policy(tuple(table.issuer() for table in file.issuer), **vars(file.limits))
 
 
 #: A mistake in the file: its place, its code, a message, and a hint.
@@ -369,7 +368,7 @@ def edit_policy(
             [issuer for issuer in version.issuers if issuer.name not in names]
             for version in (policy, after)
         ]
-        if others[0] != others[1] or after.limits != policy.limits:
+        if others[0] != others[1] or replace(after, issuers=()) != replace(policy, issuers=()):
             message = "the file is laid out in a way that cannot be edited for you"
             hint = "Nothing was changed; make the change by hand."
             raise UsageFault("policy.malformed", message, path=str(path), hint=hint)
@@ -469,7 +468,7 @@ class Proposal:
 def propose_keyset(
     supplied: walk.SuppliedStatements,
     *,
-    limits: Limits,
+    policy: Policy,
     roots: bool,
     now: datetime,
     reasons: Sequence[Finding] = (),
@@ -481,7 +480,7 @@ def propose_keyset(
 
     Args:
         supplied: Keyset statements, and releases under the newest.
-        limits: Of the policy.
+        policy: To which it is added.
         roots: Pin the root set.
         now: The time.
         reasons: What is known to be missing.
@@ -491,7 +490,7 @@ def propose_keyset(
     """
     keysets = walk.read_statements(supplied.untrusted_keysets, read_keyset, [])
     lowest = min((keyset.id for keyset in keysets), default=KeysetId(1, 1, ""))
-    session = Session(TrustedIssuer("new", KeysetAnchor(lowest), None), limits)
+    session = Session(policy, TrustedIssuer("new", KeysetAnchor(lowest), None))
     trust, keyset = session.resolve(supplied, now), session.keyset
     notes = (*reasons, *trust.notes)
     if keyset is None:
@@ -510,7 +509,7 @@ def propose_keyset(
 
 
 def propose_published(
-    origin: Origin, ask: walk.Ask, *, limits: Limits, roots: bool, now: datetime
+    origin: Origin, ask: walk.Ask, *, policy: Policy, roots: bool, now: datetime
 ) -> Proposal:
     """Pin the newest keyset statement that an origin publishes now, or the keys of one without any.
 
@@ -524,7 +523,7 @@ def propose_published(
             unclear = f"{refresh.misfits[0].message}, and a host without statements answers 404"
             reasons = (Finding("statement.shape", unclear),)
         if supplied != walk.NO_STATEMENTS or reasons or roots:
-            return propose_keyset(supplied, limits=limits, roots=roots, now=now, reasons=reasons)
+            return propose_keyset(supplied, policy=policy, roots=roots, now=now, reasons=reasons)
         answer = ask(f"{origin}{JWKS_PATH}", MAX_JWKS_BYTES)
         reasons = (walk.no_answer(answer),) if answer.outcome == "failed" else ()
         if answer.outcome != "found":
@@ -597,7 +596,7 @@ def add_issuers(
     entries: Sequence[tuple[Mapping[str, Any], Proposal]],
     *,
     compare: Callable[[], None] = lambda: None,
-    cache: StatementCache | None = None,
+    cache: Path | None = None,
     dry_run: bool = False,
 ) -> None:
     """Add issuers to a policy and its lock, all of them or none: check, compare, then write.
@@ -609,7 +608,7 @@ def add_issuers(
         policy: The policy.
         entries: The members of each new ``[[issuer]]`` without its anchor, and its anchor.
         compare: Raises where a person does not agree; nothing was written before.
-        cache: Where the statements are kept; None for nowhere.
+        cache: The folder of kept statements; None for nowhere.
         dry_run: Check and compare, and write nothing.
 
     Raises:
@@ -644,11 +643,11 @@ def add_issuers(
     for proposal in added.values():  # so that the first verdict needs no network
         anchor, keyset = proposal.anchor, proposal.keyset
         if cache is not None and keyset is not None and isinstance(anchor, KeysetAnchor):
-            cache.keep(anchor, [keyset], proposal.release)
+            add_to_cache(cache, anchor, [keyset], proposal.release)
 
 
 def move_pin(
-    policy: Policy, name: str, now: datetime, cache: StatementCache | None, *, dry_run: bool = False
+    policy: Policy, name: str, now: datetime, cache: Path | None, *, dry_run: bool = False
 ) -> tuple[KeysetId, bool]:
     """Move an issuer's pin forward to the keyset statement that the lock records.
 
@@ -675,8 +674,8 @@ def move_pin(
     edit = partial(edit_policy, policy.file, lambda text: with_pin(text, name, pin), [name])
     moved = edit(dry_run=dry_run).issuer(name)
     if cache is not None and not dry_run:
-        session = Session(moved, policy.limits, locked=floors[name], cache=cache)
-        session.resolve(cache.get(anchor), now)
+        session = Session(policy, moved, floors[name], cache=cache)
+        session.resolve(read_cache(cache, anchor), now)
     return pin, True
 
 

@@ -31,7 +31,7 @@ from cardsign.trust.policy import (
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
-    Limits,
+    Policy,
     TrustedIssuer,
     user_folder,
 )
@@ -39,7 +39,6 @@ from cardsign.trust.walk import (
     MAX_CHAIN_BYTES,
     MAX_STEPS,
     NO_STATEMENTS,
-    ReleaseChoice,
     SuppliedStatements,
     Walk,
     choose_release,
@@ -63,8 +62,8 @@ class IssuerTrust:
     """Who may speak for one issuer, by what right, and what leaves that open.
 
     Attributes:
-        issuer: What the policy says.
-        limits: The policy's ceilings.
+        policy: Whose ceilings hold.
+        issuer: What it says of the issuer.
         keys: All keys of the anchor's source; the verdict asks for their times.
         has_source: Whether the source answered.
         unsupported: The keys of the source that are for another purpose.
@@ -80,8 +79,8 @@ class IssuerTrust:
         reserved: The places of other issuers.
     """
 
+    policy: Policy
     issuer: TrustedIssuer
-    limits: Limits
     keys: tuple[IssuerKey, ...] = ()
     has_source: bool = True
     unsupported: tuple[SkippedKey, ...] = ()
@@ -105,21 +104,21 @@ class IssuerTrust:
     def deadlines(self) -> tuple[int, ...]:
         """When the statements end, Unix seconds."""
         used = (statement for statement in (self.keyset, self.release) if statement is not None)
-        ends = (end_of(statement, self.limits) for statement in used)
+        ends = (end_of(statement, self.policy) for statement in used)
         return (*ends, *([] if self.release_ends is None else [self.release_ends]))
 
     def next_change(self, now: float) -> float:
         """Return the next time at which a statement or a key begins or ends, Unix seconds."""
         times: list[float] = [*self.deadlines]
         for key in self.keys if self.keyset is not None else ():
-            times += (key.nbf - self.limits.skew, key.exp)
+            times += (key.nbf - self.policy.skew, key.exp)
         return min((time for time in times if time > now), default=inf)
 
 
-def end_of(statement: KeysetStatement | ReleaseStatement, limits: Limits) -> int:
+def end_of(statement: KeysetStatement | ReleaseStatement, policy: Policy) -> int:
     """Return when a statement ends for us: its `exp`, or at the age that a policy allows."""
     is_keyset = isinstance(statement, KeysetStatement)
-    age = limits.keyset_age if is_keyset else limits.release_age
+    age = policy.keyset_age if is_keyset else policy.release_age
     return statement.exp if age is None else min(statement.exp, statement.iat + age)
 
 
@@ -127,7 +126,8 @@ class Session:
     """What one verifier knows of one issuer. For any number of threads.
 
     Attributes:
-        issuer: What the policy says of it.
+        policy: Whose ceilings hold.
+        issuer: What it says of the issuer.
         locked: What the lock says of it.
         behind: What is noted once more was verified than the lock records, if anything.
         keyset: The newest keyset statement so far.
@@ -141,17 +141,16 @@ class Session:
 
     def __init__(
         self,
+        policy: Policy,
         issuer: TrustedIssuer,
-        limits: Limits,
-        reserved: tuple[Place, ...] = (),
         locked: Floor | None = None,
         *,
         behind: Finding | None = None,
-        cache: StatementCache | None = None,
+        cache: Path | None = None,
     ) -> None:
-        self.issuer, self.limits, self.reserved = issuer, limits, reserved
+        self.policy, self.issuer, self.reserved = policy, issuer, policy.reserved_from(issuer)
         self.locked, self.behind, self.cache = locked or Floor(), behind, cache
-        self.skew = timedelta(seconds=limits.skew)
+        self.skew = timedelta(seconds=policy.skew)
         self.newest_iat = self.locked.newest_iat
         self.keyset: KeysetStatement | None = None
         self.release: ReleaseStatement | None = None
@@ -197,7 +196,7 @@ class Session:
         self.newest_iat = max(self.newest_iat, *(statement.iat for statement in used), 0)
         anchor, is_newer = self.issuer.anchor, (keyset, release) != (self.keyset, self.release)
         if self.cache is not None and is_newer and isinstance(anchor, KeysetAnchor):
-            self.cache.keep(anchor, self.passed, self.release)
+            add_to_cache(self.cache, anchor, self.passed, self.release)
         is_passing = any(reason.code in _PASSING for reason in chain(*self._reasons.values()))
         until = seconds if is_passing else trust.next_change(seconds)
         self._resolved = (statements, trust, seconds, until)
@@ -236,13 +235,16 @@ class Session:
         releases = self._walk(anchor, statements, now)
         if self.keyset is None:
             return self._without_source("no keyset statement can be accepted")
-        keyset, locked, reasons = self.keyset, self.locked.release, self._reasons
-        choice = choose_release(self.release, releases, keyset, locked, now=now, skew=self.skew)
-        reasons["notes"] += choice.notes
-        self.release = choice.release
+        keyset, locked, reasons, notes = self.keyset, self.locked, self._reasons, list[Finding]()
+        self.release, revoked, contested = choose_release(
+            self.release, releases, keyset, locked, notes, now=now, skew=self.skew
+        )
+        reasons["notes"] += notes
         ends = None
         if not self._is_over(keyset, now, "blocks", "the newest keyset statement"):
-            ends = self._release_ends(keyset, choice, now)
+            if contested is not None:
+                reasons["hindrances"].append(contested)
+            ends = self._release_ends(keyset, revoked, now)
         if self.behind is not None and not reasons["blocks"] and self.floor != self.locked:
             reasons["notes"].append(self.behind)
         return self._trust(
@@ -251,7 +253,7 @@ class Session:
             keyset=keyset,
             release=self.release if ends is not None else None,
             release_ends=ends,
-            revoked=choice.revoked,
+            revoked=revoked,
             origins=tuple(map(parse_origin, keyset.origins)),
         )
 
@@ -263,7 +265,7 @@ class Session:
         keysets = read_statements(statements.untrusted_keysets, read_keyset, notes, self.keyset)
         releases = read_statements(statements.untrusted_releases, read_release, notes)
         after = "" if self.keyset is None else _name(self.keyset)
-        cached = NO_STATEMENTS if self.cache is None else self.cache.get(anchor, after)
+        cached = NO_STATEMENTS if self.cache is None else read_cache(self.cache, anchor, after)
         kept = read_statements(cached.untrusted_keysets, read_keyset, [], self.keyset)
         steps = MAX_STEPS + len(kept)
         walk = Walk([*keysets, *kept], self.locked, now, self.skew, max_steps=steps)
@@ -279,22 +281,19 @@ class Session:
         return releases + [release for release in cached_releases if release.keyset == newest]
 
     def _release_ends(
-        self, keyset: KeysetStatement, choice: ReleaseChoice, now: datetime
+        self, keyset: KeysetStatement, revoked: frozenset[str], now: datetime
     ) -> int | None:
         """Return when the last signer of the release ends; None if it is not in force."""
-        release, reasons, name = choice.release, self._reasons, "the newest release"
-        if choice.contested is not None:
-            reasons["hindrances"].append(choice.contested)
+        release, reasons, name = self.release, self._reasons, "the newest release"
         if release is None:
             message = "there is no release statement, so it is unknown which cards are current"
             reasons["hindrances"].append(Finding("trust.freshness_unknown", message))
             return None
         with noting(reasons["blocks"], name):
-            if self.locked.release is not None:
-                self.locked.release.check(release)
+            self.locked.check(release)
             with noting(reasons["hindrances"], name):
                 signers = check_release(
-                    release, keyset, None, now=now, skew=self.skew, revoked=choice.revoked
+                    release, keyset, None, now=now, skew=self.skew, revoked=revoked
                 )
                 if not self._is_over(release, now, "hindrances", name):
                     keys = (key for key in keyset.keys if key.public.thumbprint in signers)
@@ -309,7 +308,7 @@ class Session:
         name: str,
     ) -> bool:
         """Return whether a statement is not in force, and weigh why."""
-        end = end_of(statement, self.limits)
+        end = end_of(statement, self.policy)
         count = len(self._reasons[weight])
         with noting(self._reasons[weight]):
             check_times(statement.iat, end, now=now, skew=self.skew, name=name)
@@ -317,7 +316,7 @@ class Session:
 
     def _check_clock(self, now: datetime) -> None:
         """Block everything if the clock is behind what was signed already."""
-        if self.newest_iat - now.timestamp() > self.limits.skew:
+        if self.newest_iat - now.timestamp() > self.policy.skew:
             message = f"a statement of {minute(self.newest_iat)} was seen before, "
             message += f"and this clock says {minute(now)}"
             self._reasons["blocks"].append(Finding("time.clock_behind", message))
@@ -335,7 +334,7 @@ class Session:
     def _trust(self, keys: Iterable[IssuerKey], **members: Any) -> IssuerTrust:
         reasons: dict[Any, Any] = {weight: tuple(self._reasons[weight]) for weight in _WEIGHTS}
         return IssuerTrust(
-            self.issuer, self.limits, tuple(keys), reserved=self.reserved, **reasons, **members
+            self.policy, self.issuer, tuple(keys), reserved=self.reserved, **reasons, **members
         )
 
 
@@ -348,63 +347,58 @@ MAX_CACHE_BYTES: Final = 8 * 1024 * 1024
 _ODD: Final = (OSError, ValueError, TypeError, AttributeError, RecursionError, CardsignError)
 
 
-class StatementCache:
-    """The cache in one folder, with a folder for each anchor."""
+def user_cache() -> Path | None:
+    """Return the cache in the user's cache folder; None where this user has none."""
+    folder = user_folder("CACHE")
+    return None if folder is None else folder / "statements"
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
 
-    @classmethod
-    def of_user(cls) -> StatementCache | None:
-        """Return the cache in the user's cache folder; None where this user has none."""
-        folder = user_folder("CACHE")
-        return None if folder is None else cls(folder / "statements")
+def read_cache(cache: Path, anchor: KeysetAnchor, after: str = "") -> SuppliedStatements:
+    """Return the statements kept for an anchor, oldest first, without what is odd.
 
-    def get(self, anchor: KeysetAnchor, after: str = "") -> SuppliedStatements:
-        """Return the statements kept for an anchor, oldest first, without what is odd.
-
-        Of the files of keysets only those are read whose names come after that one.
-        """
-        folder, remaining = self.folder / cache_name(anchor), MAX_CACHE_BYTES
-        keysets, releases, names = list[bytes](), list[bytes](), list[str]()
+    Of the files of keysets only those are read whose names come after that one.
+    """
+    folder, remaining = cache / cache_name(anchor), MAX_CACHE_BYTES
+    keysets, releases, names = list[bytes](), list[bytes](), list[str]()
+    with suppress(*_ODD):
+        refuse_links(cache, folder / "file")
+        names = [name for name in list_names(folder) if "-" in name or name > after]
+    for path in map(folder.joinpath, names):
         with suppress(*_ODD):
-            refuse_links(self.folder, folder / "file")
-            names = [name for name in list_names(folder) if "-" in name or name > after]
-        for path in map(folder.joinpath, names):
-            with suppress(*_ODD):
-                if hasattr(os, "geteuid") and path.lstat().st_uid != os.geteuid():
-                    continue
-                data = read_bytes(path, max_bytes=remaining, plain=True)
-                remaining -= len(data)
-                statements = releases if "-" in path.name else keysets
-                statements += [text.encode() for text in json.loads(data)]
-        return SuppliedStatements(tuple(keysets), tuple(releases))
+            if hasattr(os, "geteuid") and path.lstat().st_uid != os.geteuid():
+                continue
+            data = read_bytes(path, max_bytes=remaining, plain=True)
+            remaining -= len(data)
+            statements = releases if "-" in path.name else keysets
+            statements += [text.encode() for text in json.loads(data)]
+    return SuppliedStatements(tuple(keysets), tuple(releases))
 
-    def keep(
-        self,
-        anchor: KeysetAnchor,
-        passed: Sequence[KeysetStatement],
-        release: ReleaseStatement | None,
-    ) -> None:
-        """Keep those keysets that are not kept yet, and a release in place of older ones.
 
-        Keysets beyond those that a walk reads are not kept. Nothing happens where the folder
-        cannot be written.
-        """
-        folder, kept = self.folder / cache_name(anchor), self.get(anchor)
-        present = {*kept.untrusted_keysets, *kept.untrusted_releases}
-        with suppress(OSError, CardsignError):
-            make_directory(folder, mode=0o700)
-            refuse_links(self.folder, folder / "file")
-            keysets = [keyset for keyset in passed if keyset.envelope.to_bytes() not in present]
-            if keysets and sum(map(len, kept.untrusted_keysets)) < MAX_CHAIN_BYTES:
-                _write(folder / _name(keysets[-1]), keysets)
-            if release is not None and release.envelope.to_bytes() not in present:
-                name = "-".join(f"{number:016}" for number in release.order)
-                _write(folder / f"{name}-{release.digest}.json", [release])
-                for older in folder.glob("*-*.json"):
-                    if older.name < name:
-                        older.unlink()
+def add_to_cache(
+    cache: Path,
+    anchor: KeysetAnchor,
+    passed: Sequence[KeysetStatement],
+    release: ReleaseStatement | None,
+) -> None:
+    """Keep those keysets that are not kept yet, and a release in place of older ones.
+
+    Keysets beyond those that a walk reads are not kept. Nothing happens where the folder cannot
+    be written.
+    """
+    folder, kept = cache / cache_name(anchor), read_cache(cache, anchor)
+    present = {*kept.untrusted_keysets, *kept.untrusted_releases}
+    with suppress(OSError, CardsignError):
+        make_directory(folder, mode=0o700)
+        refuse_links(cache, folder / "file")
+        keysets = [keyset for keyset in passed if keyset.envelope.to_bytes() not in present]
+        if keysets and sum(map(len, kept.untrusted_keysets)) < MAX_CHAIN_BYTES:
+            _write(folder / _name(keysets[-1]), keysets)
+        if release is not None and release.envelope.to_bytes() not in present:
+            name = "-".join(f"{number:016}" for number in release.order)
+            _write(folder / f"{name}-{release.digest}.json", [release])
+            for older in folder.glob("*-*.json"):
+                if older.name < name:
+                    older.unlink()
 
 
 def cache_name(anchor: KeysetAnchor) -> str:

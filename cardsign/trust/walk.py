@@ -46,7 +46,7 @@ from cardsign.statements.release import (
     effective_revoked,
     read_release,
 )
-from cardsign.trust.lock import Floor, LockedRelease, recovery_digest
+from cardsign.trust.lock import Floor, recovery_digest
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, Headers
 
 #: Steps and bytes of statements of one refresh (K9). Statements of the cache have the same bound.
@@ -389,46 +389,34 @@ class Walk:
         return (*self.notes, *chain(*self._refused.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseChoice:
-    """The newest release that speaks by right, or None.
-
-    Attributes:
-        release: The release.
-        revoked: The keys that the keyset and lawful releases under it revoke, the locked one
-            included.
-        contested: Two lawful releases of the highest number, so neither is accepted.
-        notes: Why others were left out.
-    """
-
-    release: ReleaseStatement | None
-    revoked: frozenset[str]
-    contested: Finding | None
-    notes: tuple[Finding, ...]
-
-
 def choose_release(
     current: ReleaseStatement | None,
     offered: Iterable[ReleaseStatement],
     keyset: KeysetStatement,
-    locked: LockedRelease | None,
+    locked: Floor,
+    notes: list[Finding],
     *,
     now: datetime,
     skew: timedelta,
-) -> ReleaseChoice:
+) -> tuple[ReleaseStatement | None, frozenset[str], Finding | None]:
     """Choose the newest release that speaks by right under the newest keyset.
 
     Args:
         current: The release that this session has accepted before.
         offered: Candidates as received.
         keyset: The newest keyset statement, verified.
-        locked: What the lock says of releases.
+        locked: What the lock says.
+        notes: Gets why others are left out.
         now: The time of the verdict.
         skew: How far the issuer's clock may be ahead of ours.
+
+    Returns:
+        The release, or None; the keys that the keyset and lawful releases under it revoke, the
+        locked one included; and, of two lawful releases of the highest number, that neither is
+        accepted.
     """
-    notes: list[Finding] = []
     revoked = effective_revoked(keyset, current)
-    if locked is not None and locked.number[:2] == keyset.number:
+    if locked.release[:2] == keyset.number:
         revoked |= locked.revoked
     signed: list[ReleaseStatement] = []
     for release in sorted(offered, key=lambda release: release.order):
@@ -446,8 +434,7 @@ def choose_release(
         for release in group:
             with noting(notes, describe(release)):
                 check_release(release, keyset, current, now=now, skew=skew, revoked=revoked)
-                if locked is not None:
-                    locked.check(release)
+                locked.check(release)
                 lawful[release.digest] = release
         if len(lawful) > 1:
             both = f"two releases {order[2]}: {' and '.join(sorted(lawful))}"
@@ -455,7 +442,7 @@ def choose_release(
             notes.append(contested)
         elif lawful:
             current, contested = next(iter(lawful.values())), None
-    return ReleaseChoice(current, revoked, contested, tuple(notes))
+    return current, revoked, contested
 
 
 # What is asked of an issuer (threats 13 and 15; K7, K9). Fetching is an argument. What comes

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
@@ -14,6 +14,8 @@ from cardsign.card.profiles import PROFILES, ProfileName
 from cardsign.card.values import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError
 from cardsign.findings import Finding, cut, rate_findings
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
 from cardsign.times import second
 
 _LOG: Final = logging.getLogger(__name__)
@@ -141,21 +143,6 @@ def some_of(pointers: Sequence[str], count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StatementUsed:
-    """A statement on which a verdict rests.
-
-    Attributes:
-        number: ``epoch.version`` of a keyset statement, ``seq`` of a release.
-        digest: SHA-256 of its payload, lower-case hex.
-        exp: When it ends by itself, Unix seconds.
-    """
-
-    number: str
-    digest: str
-    exp: int
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The verdict on (bytes, subject, policy, time), with everything that led to it.
 
@@ -189,8 +176,8 @@ class Report:
     valid_until: datetime | None = None
     historic: bool = False
     checked_at: datetime | None = None
-    keyset: StatementUsed | None = None
-    release: StatementUsed | None = None
+    keyset: KeysetStatement | None = None
+    release: ReleaseStatement | None = None
     card: dict[str, Json] | None = None
 
     def __post_init__(self) -> None:
@@ -219,7 +206,6 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of ``cardsign verify --json`` (schema cardsign.verdict/2)."""
-        statements = {"keyset": self.keyset, "release": self.release}
         coverage: dict[str, Any] = {"profile": self.profile, "uncovered": list(self.uncovered)}
         coverage |= {"uncovered_count": self.uncovered_count, "all_but": self.all_but}
         return {
@@ -231,12 +217,19 @@ class Report:
             "signatures": [signature.to_json() for signature in self.signatures],
             "coverage": coverage,
             "issuer": self.issuer,
-            "statements": {name: used and asdict(used) for name, used in statements.items()},
+            "statements": {
+                "keyset": self.keyset and _statement(self.keyset.label, self.keyset),
+                "release": self.release and _statement(str(self.release.seq), self.release),
+            },
             "checked_at": self.checked_at.isoformat() if self.checked_at else None,
             "valid_until": self.valid_until.isoformat() if self.valid_until else None,
             "historic": self.historic,
             "card": self.card,
         }
+
+
+def _statement(number: str, statement: KeysetStatement | ReleaseStatement) -> dict[str, Json]:
+    return {"number": number, "digest": statement.digest, "exp": statement.exp}
 
 
 class VerificationError(CardsignError):
@@ -426,9 +419,10 @@ def _every_line(report: Report) -> Iterator[str]:
         yield f"  card says   {_claims(report.card)}"
     for question, answer in report.answers.to_json().items():
         yield f"  {question:<11} {answer:<8} {_describe(report, question, str(answer))}"
-    for name, used in (("keyset", report.keyset), ("release", report.release)):
-        if used is not None:
-            yield f"  {name:<11} {used.number} until {second(used.exp)}"
+    if report.keyset is not None:
+        yield f"  keyset      {report.keyset.label} until {second(report.keyset.exp)}"
+    if report.release is not None:
+        yield f"  release     {report.release.seq} until {second(report.release.exp)}"
     if report.valid_until is not None:
         yield f"  valid until {second(report.valid_until, report.checked_at)}"
     if report.historic and report.checked_at is not None:

@@ -296,7 +296,7 @@ def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust, now: datetime)
     kid, seconds = key.public.kid, now.timestamp()
     if "card" not in key.roles:
         return Finding("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
-    early = seconds < key.nbf - trust.limits.skew
+    early = seconds < key.nbf - trust.policy.skew
     # With a clock that is known to be wrong nothing is trusted in any case.
     if early and all(reason.code != "time.clock_behind" for reason in trust.blocks):
         return Finding("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
@@ -21,7 +21,7 @@ from cardsign.errors import CardRefused, InputRefused
 from cardsign.findings import Finding, Place
 from cardsign.trust.session import IssuerTrust, end_of
 from cardsign.urls import interface_url
-from cardsign.verify.report import Answers, Report, SignatureReport, StatementUsed, Verdict, logged
+from cardsign.verify.report import Answers, Report, SignatureReport, Verdict, logged
 from cardsign.verify.signature import Inquiry, examine_signature
 
 
@@ -37,6 +37,7 @@ def judge_card(
         historic: The caller chose the time.
     """
     trust = inquiry.trust
+    keyset, release = (trust.keyset, trust.release) if trust is not None else (None, None)
     try:
         card = Card.from_bytes(untrusted_bytes)
     except InputRefused as refusal:
@@ -47,7 +48,8 @@ def judge_card(
             (refusal.finding, *(trust.notes if trust is not None else ())),
             historic=historic,
             checked_at=inquiry.now,
-            **_statements(trust),
+            keyset=keyset,
+            release=release,
         )
     payloads = Payloads(card)
     signatures, decider = _examine_all(card.signatures, payloads, inquiry, stop_early)
@@ -69,8 +71,9 @@ def judge_card(
         valid_until=shown.ends if is_trusted else None,
         historic=historic,
         checked_at=inquiry.now,
+        keyset=keyset,
+        release=release,
         card=payload.value if payload else None,
-        **_statements(trust),
     )
 
 
@@ -78,16 +81,6 @@ def judge_card(
 _NO_SIGNATURE: Final = SignatureReport(
     -1, None, None, None, "refused", (), answers=Answers(integrity="no")
 )
-
-
-def _statements(trust: IssuerTrust | None) -> dict[str, Any]:
-    """Return the statements on which a verdict rests."""
-    used: dict[str, StatementUsed] = {}
-    if trust is not None and (keyset := trust.keyset) is not None:
-        used["keyset"] = StatementUsed(keyset.label, keyset.digest, keyset.exp)
-    if trust is not None and (release := trust.release) is not None:
-        used["release"] = StatementUsed(str(release.seq), release.digest, release.exp)
-    return used
 
 
 def _name_of(inquiry: Inquiry) -> str | None:
@@ -191,7 +184,7 @@ def _may_be_outdated(best: SignatureReport, trust: IssuerTrust, now: datetime) -
     if any(reason.code != "time.historic" for reason in trust.blocks):
         return True
     keyset = trust.keyset
-    return keyset is not None and end_of(keyset, trust.limits) <= now.timestamp()
+    return keyset is not None and end_of(keyset, trust.policy) <= now.timestamp()
 
 
 def _only_bad(signatures: Sequence[SignatureReport]) -> bool:

@@ -18,7 +18,7 @@ from cardsign.jose.keys import JwkSet
 from cardsign.times import ANY_TIME
 from cardsign.trust.lock import Floor, Memory, check_entry, raise_lock, read_floors
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
-from cardsign.trust.session import IssuerTrust, Session, StatementCache
+from cardsign.trust.session import IssuerTrust, Session, user_cache
 from cardsign.trust.walk import NO_STATEMENTS, Statements, SuppliedStatements, read_supplied
 from cardsign.urls import card_url, parse_url
 from cardsign.verify.report import Report, VerifiedCard, logged, trusted_card
@@ -70,7 +70,7 @@ class Verifier:
         policy: Policy | Path | str,
         *,
         lock: LockPaths | Memory | None = None,
-        cache: Path | str | Memory | StatementCache | None = None,
+        cache: Path | str | Memory | None = None,
         net: FetchSettings | None = None,
         clock: Callable[[], datetime] = _now,
     ) -> None:
@@ -81,7 +81,8 @@ class Verifier:
         self.floors: Mapping[str, Floor] = (
             lock.floors if isinstance(lock, Memory) else read_floors(self.policy, self.lock_paths)
         )
-        self.cache = _open_cache(self.policy, cache)
+        #: The folder of kept statements; None for nowhere.
+        self.cache = _find_cache(self.policy, cache)
         self.clock, self.net = clock, net
         self._sessions: dict[int, Session] = {}
         self._guard = threading.Lock()
@@ -302,8 +303,7 @@ class Verifier:
                 fix = f"Bring the lock up to date: cardsign trust update {issuer.name}"
                 message = f"{lock.name} is older than what was verified"
                 behind = Finding("lock.behind", message, fix=fix + policy.option)
-        places = policy.reserved_from(issuer)
-        return Session(issuer, policy.limits, places, floor, behind=behind, cache=self.cache)
+        return Session(policy, issuer, floor, behind=behind, cache=self.cache)
 
     @cached_property
     def fetcher(self) -> DocumentFetcher:
@@ -370,7 +370,7 @@ def inquire_by(keys: JwkSet, name: str, audience: str | None = None) -> Inquiry:
     """
     policy = Policy.from_jwks(keys, name=name)
     issuer = policy.issuers[0]
-    trust = Session(issuer, policy.limits).resolve(NO_STATEMENTS, ANY_TIME)
+    trust = Session(policy, issuer).resolve(NO_STATEMENTS, ANY_TIME)
     return Inquiry(Subject(issuer.name, audience=audience), policy, trust, ANY_TIME)
 
 
@@ -407,11 +407,7 @@ def _lock_paths(policy: Policy, lock: LockPaths | Memory | None) -> tuple[Path, 
     return ()
 
 
-def _open_cache(
-    policy: Policy, cache: Path | str | Memory | StatementCache | None
-) -> StatementCache | None:
+def _find_cache(policy: Policy, cache: Path | str | Memory | None) -> Path | None:
     if isinstance(cache, Memory) or (cache is None and policy.path is None):
         return None
-    if cache is None:
-        return StatementCache.of_user()
-    return StatementCache(Path(cache)) if isinstance(cache, str | Path) else cache
+    return user_cache() if cache is None else Path(cache)

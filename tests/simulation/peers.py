@@ -25,7 +25,7 @@ from cardsign.keys.store import FolderStore
 from cardsign.net.fetch import REFRESH_INTERVAL
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.lock import Floor
-from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
 from cardsign.trust.walk import NO_STATEMENTS, FetchResult, Refresh, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
@@ -128,10 +128,9 @@ class KeysetPeer:
     ) -> None:
         self.copies, self.home, self.pin, self.at = copies, home, pin, at
         self.release_of = -1
-        self.limits = Limits(skew=skew)
         anchor = KeysetAnchor(pin, home.partition("://")[2])
         issuer = TrustedIssuer(name, anchor, (parse_place(home),))
-        self.policy = Policy((issuer,), limits=self.limits)
+        self.policy = Policy((issuer,), skew=skew)
         self.memory = Remembering()
         self._asked = -1
 

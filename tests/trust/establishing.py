@@ -11,7 +11,7 @@ from cardsign.card.profiles import canonicalize
 from cardsign.findings import Finding
 from cardsign.statements.keyset import KeysetId
 from cardsign.trust.lock import Floor
-from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, TrustedIssuer
+from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import parse_place
@@ -48,9 +48,9 @@ def listed(card: Mapping[str, Any] = PORTABLE, *, url: str = URL, seq: int = 3) 
     return {"url": url, "kind": "public", "payload_sha256": payload_digest(card), "seq": seq}
 
 
-def session_of(anchor: Anchor, limits: Limits | None = None, floor: Floor | None = None) -> Session:
+def session_of(anchor: Anchor, floor: Floor | None = None) -> Session:
     """What one verifier knows of the issuer: nothing yet."""
-    return Session(enrolled(anchor), limits or Limits(), (), floor)
+    return Session(Policy(), enrolled(anchor), floor)
 
 
 def stand(

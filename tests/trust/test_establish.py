@@ -9,7 +9,7 @@ import pytest
 from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.lock import Floor, LockedRelease
+from cardsign.trust.lock import Floor
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
 from cardsign.trust.session import IssuerTrust
 from tests.statements.making import DAY, T0, entry, key, thumbprint
@@ -143,7 +143,7 @@ def test_a_release_below_the_lock_blocks_whatever_is_waived(
     anchor: KeysetAnchor, one: bytes
 ) -> None:
     """Also one that this session has held."""
-    locked = LockedRelease((1, 1, 6), "0" * 64)
-    session = session_of(anchor, floor=Floor(release=locked))
+    locked = Floor(release=(1, 1, 6), digest="0" * 64)
+    session = session_of(anchor, locked)
     session.keyset, session.release = read_keyset(one), read_release(release(one, seq=5))
     assert codes(stand(session).blocks) == ["statement.rollback"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cardsign.errors import FileFault, UsageFault
 from cardsign.files import locked
 from cardsign.statements.keyset import KeysetId
-from cardsign.trust.lock import Floor, LockedRelease, raise_lock, read_lock
+from cardsign.trust.lock import Floor, raise_lock, read_lock
 from cardsign.trust.policy import Policy
 
 D0, D1 = "0" * 64, "1" * 64
@@ -27,7 +27,7 @@ def keyset(epoch: int, version: int, digest: str = D0) -> Floor:
 def release(*order: int, digest: str = D0) -> Floor:
     """A floor of a release alone."""
     epoch, version, seq = order
-    return Floor(release=LockedRelease((epoch, version, seq), digest))
+    return Floor(release=(epoch, version, seq), digest=digest)
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ RAISED = {
     "a later release": (release(1, 1, 5), release(1, 1, 6, digest=D1), release(1, 1, 6, digest=D1)),
     "a new keyset beats every seq": (release(1, 1, 99), release(1, 2, 1), release(1, 2, 1)),
     "each member by itself": (
-        Floor(KeysetId(1, 2, D0), 70, LockedRelease((1, 1, 5), D0)),
-        Floor(KeysetId(1, 1, D1), 60, LockedRelease((1, 2, 1), D1)),
-        Floor(KeysetId(1, 2, D0), 70, LockedRelease((1, 2, 1), D1)),
+        Floor(KeysetId(1, 2, D0), 70, None, (1, 1, 5), D0),
+        Floor(KeysetId(1, 1, D1), 60, None, (1, 2, 1), D1),
+        Floor(KeysetId(1, 2, D0), 70, None, (1, 2, 1), D1),
     ),
 }
 
@@ -90,11 +90,14 @@ def test_two_histories(lock: Path, held: Floor, seen: Floor, what: str) -> None:
 
 NUMBERS = st.integers(1, 3)
 FLOORS = st.builds(
-    Floor,
+    lambda keyset, iat, order: (
+        Floor(keyset, iat, None, order, "{}{}{}0".format(*order) * 16)
+        if order
+        else Floor(keyset, iat)
+    ),
     st.none() | st.builds(lambda e, v: KeysetId(e, v, f"{e}{v}" * 32), NUMBERS, NUMBERS),
     st.integers(0, 5),
-    st.none()
-    | st.builds(lambda e, v, s: LockedRelease((e, v, s), f"{e}{v}{s}0" * 16), *[NUMBERS] * 3),
+    st.none() | st.tuples(*[NUMBERS] * 3),
 )
 
 

@@ -18,9 +18,9 @@ from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
-from cardsign.trust.policy import KeysetAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.policyfile import add_issuers, move_pin, propose_keyset, read_policy
-from cardsign.trust.session import StatementCache
+from cardsign.trust.session import read_cache
 from cardsign.trust.walk import SuppliedStatements, read_supplied
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
@@ -52,7 +52,7 @@ def policy(tmp_path: Path) -> Path:
 def enrol(path: Path, statement: bytes) -> None:
     """Add the issuer as `trust add` does."""
     file = read_policy(path)
-    proposal = propose_keyset(given([statement], []), limits=Limits(), roots=False, now=NOW)
+    proposal = propose_keyset(given([statement], []), policy=Policy(), roots=False, now=NOW)
     add_issuers(file, [({"name": "tides", "origins": [TIDES.origin]}, proposal)])
 
 
@@ -136,7 +136,7 @@ def test_daily_releases_make_no_difference_in_git(policy: Path) -> None:
     assert policy.with_suffix(".lock").read_bytes() == before
     raising = release(FIRST, seq=8, floor={TIDES.url: 6}, iat=TIDES.t0 + 90)
     assert update(policy, [FIRST], [raising]) == ("tides",)
-    assert read_lock(policy.with_suffix(".lock"))["tides"].release.floor == {TIDES.url: 6}
+    assert read_lock(policy.with_suffix(".lock"))["tides"].floor == {TIDES.url: 6}
 
 
 # -------------------------------------------------------------- the walk passes through the lock
@@ -219,13 +219,13 @@ def test_a_clock_that_was_set_back_raises_nothing(policy: Path) -> None:
 
 def test_what_was_kept_for_a_pin_is_kept_from_the_next_one_on(policy: Path, tmp_path: Path) -> None:
     """The walk reaches the same keyset, so that a verdict needs no network (L6)."""
-    cache = StatementCache(tmp_path / "statements")
+    cache = tmp_path / "statements"
     verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)], cache=cache)
     update(policy, [FIRST, SECOND], [])
     assert move_pin(read_policy(policy), "tides", NOW, cache)[1]
     anchor = read_policy(policy).issuer("tides").anchor
     assert isinstance(anchor, KeysetAnchor)
-    (kept,) = cache.get(anchor).untrusted_keysets
+    (kept,) = read_cache(cache, anchor).untrusted_keysets
     assert read_keyset(kept).id == anchor.pin
     assert verdict(policy, [], [], cache=cache).verdict == "trusted"
 
@@ -350,7 +350,7 @@ def test_a_poisoned_cache_brings_no_trust(policy: Path, poison: str) -> None:
     path.symlink_to("/dev/zero") if poison == "link" else path.write_bytes(data)
     report = verdict(policy, [FIRST], [release(FIRST, seq=5)])
     assert report.verdict == "trusted"
-    assert report.keyset.number == "1.1"
+    assert report.keyset.label == "1.1"
 
 
 def test_two_policies_share_the_cache_and_nothing_else(policy: Path, tmp_path: Path) -> None:
@@ -379,8 +379,8 @@ def test_a_raise_by_a_verifier_that_missed_a_revocation_keeps_it(policy: Path) -
     keyset = read_keyset(FIRST)
     for statement in (revoking, thief):
         raise_lock(lock, {"tides": Floor().with_statements(keyset, statement)})
-    locked = read_lock(lock)["tides"].release
-    assert locked.number == thief.order
+    locked = read_lock(lock)["tides"]
+    assert locked.release == thief.order
     assert (locked.revoked, locked.floor) == ({thumbprint}, {TIDES.url: 6, "extended": 7})
     report = verdict(policy, [FIRST], [stolen])
     assert "statement.unrevoked" in codes(report)
@@ -397,8 +397,8 @@ def test_steps_of_the_cache_do_not_count_among_those_of_a_refresh(
         history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + 86400))
     current = release(history[-1], seq=5)
     first = verdict(policy, history, [current])
-    assert (first.keyset.number, first.verdict) == ("1.7", "indeterminate")
+    assert (first.keyset.label, first.verdict) == ("1.7", "indeterminate")
     assert "statement.too_many" in codes(first)
     for keysets, releases in ((history, [current]), ([], [])):
         report = verdict(policy, keysets, releases)
-        assert (report.keyset.number, report.verdict) == ("1.10", "trusted")
+        assert (report.keyset.label, report.verdict) == ("1.10", "trusted")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import NamedTuple
 
 import pytest
 
+from cardsign.findings import Finding
 from cardsign.statements.keyset import read_keyset
-from cardsign.statements.release import read_release
-from cardsign.trust.lock import LockedRelease
-from cardsign.trust.walk import ReleaseChoice, choose_release
+from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.trust.lock import Floor
+from cardsign.trust.walk import choose_release
 from tests.statements.making import DAY, NOW, T0, thumbprint
 from tests.trust.establishing import codes
 from tests.trust.histories import keyset, release
@@ -23,25 +25,42 @@ def one() -> bytes:
     return keyset("ann", "bob")
 
 
-def chosen(under: bytes, releases: Iterable[bytes], held: bytes | None = None) -> ReleaseChoice:
+NOTHING_LOCKED = Floor()
+
+
+class Choice(NamedTuple):
+    """What was chosen, and why others were left out."""
+
+    release: ReleaseStatement | None
+    revoked: frozenset[str]
+    contested: Finding | None
+    notes: list[Finding]
+
+
+def choose(
+    under: bytes,
+    offered: list[ReleaseStatement],
+    held: bytes | None = None,
+    locked: Floor = NOTHING_LOCKED,
+) -> Choice:
+    """What comes of releases in this order."""
+    notes: list[Finding] = []
+    known = None if held is None else read_release(held)
+    chosen = choose_release(
+        known, offered, read_keyset(under), locked, notes, now=NOW, skew=timedelta(0)
+    )
+    return Choice(*chosen, notes)
+
+
+def chosen(under: bytes, releases: Iterable[bytes], held: bytes | None = None) -> Choice:
     """What comes of releases, in whatever order."""
-    found = {
-        choose_release(
-            None if held is None else read_release(held),
-            [read_release(one) for one in order],
-            read_keyset(under),
-            None,
-            now=NOW,
-            skew=timedelta(0),
-        )
-        for order in itertools.permutations(releases)
-    }
-    kept = {(one.release, one.revoked, one.contested) for one in found}
-    assert len(kept) == 1, "the order of arrival decides"
-    return next(iter(found))
+    orders = itertools.permutations(map(read_release, releases))
+    choices = [choose(under, list(order), held) for order in orders]
+    assert len({choice[:3] for choice in choices}) == 1, "the order of arrival decides"
+    return choices[0]
 
 
-def number(choice: ReleaseChoice) -> int | None:
+def number(choice: Choice) -> int | None:
     """The number of the release that was chosen."""
     return None if choice.release is None else choice.release.seq
 
@@ -94,9 +113,8 @@ def test_the_lock_decides_between_two_releases_of_its_number(one: bytes) -> None
     """The other one was never seen by whoever raised the lock; without a lock neither counts."""
     ours = read_release(release(one, seq=6))
     other = read_release(release(one, "rel2", seq=6, exp=T0 + DAY))
-    for locked, accepted in ((LockedRelease.of(ours), ours), (None, None)):
-        choice = choose_release(
-            None, [other, ours], read_keyset(one), locked, now=NOW, skew=timedelta(0)
-        )
+    locked = Floor(release=ours.order, digest=ours.digest)
+    for floor, accepted in ((locked, ours), (NOTHING_LOCKED, None)):
+        choice = choose(one, [other, ours], locked=floor)
         assert choice.release == accepted
         assert codes(choice.notes) == ["statement.fork"]

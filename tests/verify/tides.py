@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
-from cardsign.trust.policy import Anchor, Limits, Policy, Subject
+from cardsign.trust.policy import Anchor, Policy, Subject
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
 from tests.statements.making import DAY, NOW, T0, URL, key
@@ -54,12 +54,12 @@ class Tides:
         one: bytes | None = None,
         *,
         anchor: Anchor | None = None,
-        limits: Limits | None = None,
+        limits: Mapping[str, Any] | None = None,
         **entry: Any,
     ) -> None:
         self.one = one or keyset("ann", "bob")
         issuer = enrolled(anchor or anchored(self.one), **entry)
-        self.policy = Policy((issuer,), limits or Limits())
+        self.policy = Policy((issuer,), **(limits or {}))
         self.memory = Remembering()
 
     def says(
