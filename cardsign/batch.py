@@ -1,7 +1,7 @@
 """Verify many cards by the same policy: one verdict for each, in the order given.
 
-What happens to one card hides no other. The work is done in this process, in worker processes
-(``-j``), or on the workers of a Dask cluster (extra ``cluster``).
+What happens to one card hides no other. One function does the work: in this process, in worker
+processes (``-j``), or on the workers of a Dask cluster (extra ``cluster``).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache, partial
-from itertools import chain
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from cardsign.card.document import Card
@@ -30,18 +30,19 @@ from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:  # what a card in hand does not need, such as an HTTP client
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
 #: Several cards, one exit status: the last of these that any of them has.
 _WEIGHT: Final = (0, 3, 1, 2)  # trusted, no verdict, not trusted, a fault of this machine
 
 #: Cards of a task at most: a message for each would cost half as much as a verification.
-CHUNK: Final = 32
-#: Chunks that are read ahead, for each worker.
-AHEAD: Final = 16
+CHUNK: Final = 16
+#: Tasks whose cards have been read and whose results are not used yet; more than workers of ``-j``.
+AHEAD: Final = 96
 
 #: The bytes of a card; the fault that kept them from being read; None: a URL, to be asked.
 _Data: TypeAlias = bytes | LocalFault | None
+_View = TypeVar("_View")
 
 
 def heaviest(statuses: Iterable[int]) -> int:
@@ -130,13 +131,19 @@ def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Subject:
 
 
 def verify_many(
-    cards: Sequence[CardFile], batch: Batch, *, jobs: int = 1, cluster: str | None = None
-) -> Iterator[Outcome]:
-    """Verify cards, and yield each outcome, in the order given.
+    cards: Sequence[CardFile],
+    batch: Batch,
+    view: Callable[[Outcome], _View],
+    *,
+    jobs: int = 1,
+    cluster: str | None = None,
+) -> Iterator[_View]:
+    """Verify cards, and yield what is wanted of each outcome, in the order given.
 
     Args:
         cards: Files, which are read here; URLs, which a worker asks.
         batch: By what they are judged. Workers have their own clock.
+        view: Makes of an outcome what is wanted; a worker calls it, and sends nothing else.
         jobs: Worker processes; 1 verifies in this process.
         cluster: The scheduler of a Dask cluster: ``tls://host:8786``, with the certificates of
             Dask's own settings; or ``tcp://`` and a loopback address.
@@ -147,16 +154,22 @@ def verify_many(
             worker was killed, so the cards that follow have no outcome.
     """
     if cluster is None and min(jobs, len(cards)) <= 1:
-        yield from (attempt(batch, *_read(card)) for card in cards)
+        yield from (view(attempt(batch, *_read(card))) for card in cards)
         return
-    opened = _processes(min(jobs, len(cards))) if cluster is None else _cluster(cluster)
-    with opened as (executor, count):
-        judge = partial(_judge, pickle.dumps(batch))
-        size = min(CHUNK, len(cards) // (4 * count) + 1)
-        for start in range(0, len(cards), AHEAD * count * size):
-            ahead = [*map(_read, cards[start : start + AHEAD * count * size])]
-            chunks = [ahead[at : at + size] for at in range(0, len(ahead), size)]
-            yield from chain.from_iterable(executor.map(judge, chunks))
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+
+    work, size = partial(_work, pickle.dumps((batch, view))), min(CHUNK, len(cards) // AHEAD + 1)
+    tasks: deque[Future[list[_View]]] = deque()
+    with _cluster(cluster) if cluster else ProcessPoolExecutor(jobs, None, _begin_work) as pool:
+        try:
+            for start in range(0, len(cards), size):
+                tasks.append(pool.submit(work, [*map(_read, cards[start : start + size])]))
+                if len(tasks) > AHEAD:
+                    yield from tasks.popleft().result()
+            for task in tasks:
+                yield from task.result()
+        except BrokenProcessPool as exc:
+            raise LocalFault("internal.ended", "a worker was killed") from exc
 
 
 def _read(card: CardFile) -> tuple[str, _Data]:
@@ -170,27 +183,14 @@ def _read(card: CardFile) -> tuple[str, _Data]:
 
 
 @lru_cache(1)
-def _unpickled(sent: bytes) -> Batch:
-    batch: Batch = pickle.loads(sent)  # noqa: S301  by our own client
-    return batch
+def _unpickled(sent: bytes) -> tuple[Batch, Callable[[Outcome], Any]]:
+    rules: tuple[Batch, Any] = pickle.loads(sent)  # noqa: S301  by our own client
+    return rules
 
 
-def _judge(sent: bytes, cards: Sequence[tuple[str, _Data]]) -> list[Outcome]:
-    batch = _unpickled(sent)
-    return [attempt(batch, name, data) for name, data in cards]
-
-
-@contextmanager
-def _processes(jobs: int) -> Iterator[tuple[Executor, int]]:
-    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
-
-    pool = ProcessPoolExecutor(jobs, initializer=_begin_work)
-    try:
-        yield pool, jobs
-    except BrokenProcessPool as exc:
-        raise LocalFault("internal.ended", "a worker was killed") from exc
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _work(sent: bytes, cards: Sequence[tuple[str, _Data]]) -> list[Any]:
+    batch, view = _unpickled(sent)
+    return [view(attempt(batch, name, data)) for name, data in cards]
 
 
 def _begin_work() -> None:
@@ -212,7 +212,7 @@ _TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT
 
 
 @contextmanager
-def _cluster(url: str) -> Iterator[tuple[Executor, int]]:
+def _cluster(url: str) -> Iterator[Executor]:
     parts = urlsplit(url)
     is_here = parts.scheme == "tcp" and is_this_machine(parts.hostname or "")
     if not is_here and (parts.scheme != "tls" or not parts.hostname):
@@ -220,15 +220,14 @@ def _cluster(url: str) -> Iterator[tuple[Executor, int]]:
         hint = "Give tls://HOST:8786; plain tcp:// is for 127.0.0.1, ::1 and localhost."
         raise UsageFault("usage.invalid", f"{url!r}: {why}", hint=hint)
     dask = require("distributed", extra="cluster")
-    security = dask.Security(require_encryption=True) if not is_here else None
-    if security and security.get_connection_args("client")["ssl_context"] is None:
+    security = dask.Security(require_encryption=not is_here)
+    if not is_here and security.get_connection_args("client")["ssl_context"] is None:
         # A client without one would wait long, and then end with a traceback.
         why = f"{url} needs certificates, and the environment names none"
         raise UsageFault("usage.invalid", why, hint=f"Set {_TLS}.")
     try:
         with dask.Client(url, security=security, timeout=PATIENCE, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=PATIENCE)
-            count = len(client.scheduler_info(n_workers=-1)["workers"])
-            yield client.get_executor(pure=False), count
+            yield client.get_executor(pure=False)
     except (OSError, RuntimeError, dask.CancelledError, dask.KilledWorker) as exc:
         raise LocalFault("cluster.unreachable", str(exc)[:200], path=url) from exc

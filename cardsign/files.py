@@ -36,6 +36,7 @@ PUBLIC_MODE: Final = 0o644
 PRIVATE_MODE: Final = 0o600
 _SHARED_BITS: Final = 0o077  # any access of group or others
 _LOCK_INTERVAL: Final = 0.02  # seconds between two attempts at a lock
+_CHUNK: Final = 64 * 1024  # bytes
 # Flags of open that not every system has; there they ask for nothing.
 _NO_FOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT: Final[int] = getattr(os, "O_NONBLOCK", 0)
@@ -227,14 +228,15 @@ def _create(path: Path, data: bytes, mode: int) -> None:
 
 
 def _read(descriptor: int, path: Path | str, max_bytes: int, *, is_cut: bool = False) -> bytes:
-    with open(descriptor, "rb", closefd=False) as file:
-        content = file.read(max_bytes + 1) or b""
+    content = bytearray()  # one `read` of all that may come would claim the memory for it
+    while chunk := os.read(descriptor, min(_CHUNK, max_bytes + 1 - len(content))):
+        content += chunk
     if len(content) > max_bytes and not is_cut:
         message = f"this file is longer than {max_bytes} bytes"
         raise FileFault(
             "file.unreadable", message, path=str(path), hint="Check which file this is."
         )
-    return content
+    return bytes(content)
 
 
 def _refuse_shared(status: os.stat_result, path: Path) -> None:
@@ -307,7 +309,7 @@ def file_stamp(path: str | Path) -> FileStamp | None:
 # Where the files of a project may lie: in its folder, or where the user has allowed it.
 
 
-def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> bool:
+def leads_outside(folder: Path | str, place: Path | str, allowed: Collection[Path] = ()) -> bool:
     """Return whether a path leads out of a folder, and not into one that the user has allowed.
 
     Symbolic links are followed. ``~`` is a name like any other. A name with a NUL leads nowhere,

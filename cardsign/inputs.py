@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, UsageFault
-from cardsign.files import MAX_INPUT_BYTES, file_fault, leads_outside, read_bytes, walk
+from cardsign.files import file_fault, leads_outside, read_bytes, walk
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 
@@ -32,14 +32,14 @@ class CardFile(NamedTuple):
             FileFault: The file cannot be read, or leads out of its folder.
         """
         if self.name == "-":
-            return sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+            return sys.stdin.buffer.read(MAX_CARD_BYTES + 1)
         if is_url(self.name):
             return None
         # A stranger's folder may link to the user's own files, and messages would show a piece.
-        path, is_found = Path(self.name), bool(self.folder)
-        if is_found and path.is_symlink() and leads_outside(Path(self.folder), path):
+        is_found = bool(self.folder)
+        if is_found and os.path.islink(self.name) and leads_outside(self.folder, self.name):
             raise FileFault("file.not_plain", "this link leads out of the folder", path=self.name)
-        return read_bytes(self.name, max_bytes=MAX_INPUT_BYTES, is_found=is_found)
+        return read_bytes(self.name, max_bytes=MAX_CARD_BYTES, is_found=is_found, is_cut=True)
 
 
 def list_cards(names: Iterable[str]) -> list[CardFile]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 
@@ -108,25 +109,48 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     policy = batch.verifier.policy.unnamed
     if is_json() and policy:
         say(f"judged {policy}")
-    outcomes = verify_many(card_files, batch, jobs=options["jobs"], cluster=options["cluster"])
-    if output is not None:  # the octets of the payload: their SHA-256 is `payload_sha256`
-        outcomes = iter([outcome := next(outcomes)])
+    style = "quiet" if frame.is_quiet() else "verbose" if verbose else "short"
+    view = partial(_view, style="json" if is_json() else style, policy=policy, is_many=is_many)
+    if output is None:
+        jobs, cluster = options["jobs"], options["cluster"]
+        views = verify_many(card_files, batch, view, jobs=jobs, cluster=cluster)
+    else:  # the octets of the payload: their SHA-256 is `payload_sha256`
+        (outcome,) = verify_many(card_files, batch, lambda outcome: outcome)
         if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
             frame.write_output(output, jcs(outcome.result.card), is_exact=True)
-
-    def lines(outcome: Outcome) -> Iterable[str]:
-        name, report = outcome.name, outcome.result
-        if isinstance(report, LocalFault):
-            return ()
-        if is_many and report.verdict == "trusted" and (frame.is_quiet() or not verbose):
-            return () if frame.is_quiet() else (first_line(name, report, policy),)
-        return verdict_lines(name, report, policy, verbose=verbose)
-
-    shown = ((outcome, lines(outcome)) for outcome in outcomes)
-    statuses = _show_each(shown, is_lines=is_many, err=output == STDIO)
+        views = iter([view(outcome)])
+    statuses = _show_each(views, err=output == STDIO)
     if is_many:
         say(_summarize(statuses))
     return heaviest(statuses)
+
+
+#: What is printed of one card: the exit status of its verdict, why there is none, and finished
+#: lines or a JSON value. A worker of ``-j`` makes it, and sends no report.
+View: TypeAlias = tuple[int, LocalFault | None, str]
+
+
+def _view(outcome: Outcome, *, style: str, policy: str, is_many: bool) -> View:
+    """Return what is printed of a card; of a trusted one among many a line is enough."""
+    name, report = outcome
+    if style == "json":
+        return _as_json(outcome, indent=None if is_many else 2)
+    if isinstance(report, LocalFault):
+        return _as_text(outcome, ())
+    lines = verdict_lines(name, report, policy, verbose=style == "verbose")
+    if is_many and report.verdict == "trusted" and style != "verbose":
+        lines = iter([first_line(name, report, policy)] if style == "short" else ())
+    return _as_text(outcome, lines)
+
+
+def _as_json(outcome: Outcome, indent: int | None = None) -> View:
+    status, fault, _ = _as_text(outcome, ())
+    return status, fault, frame.json_text(outcome.to_json(), indent=indent)
+
+
+def _as_text(outcome: Outcome, lines: Iterable[str]) -> View:
+    fault = outcome.result if isinstance(outcome.result, LocalFault) else None
+    return outcome.result.exit_status, fault, "\n".join(map(frame.escape, lines))
 
 
 def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str]) -> int:
@@ -140,27 +164,16 @@ def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str]) ->
     return errors.EXIT_OK
 
 
-def _show_each(
-    cards: Iterable[tuple[Outcome, Iterable[str]]], *, is_lines: bool, err: bool = False
-) -> list[int]:
-    """Show cards as they are judged, and return their exit statuses; a fault of several, once.
-
-    Args:
-        cards: Each with the text about it.
-        is_lines: A JSON value is one line.
-        err: Text goes to stderr.
-    """
+def _show_each(views: Iterable[View], *, err: bool = False) -> list[int]:
+    """Print cards as they are judged, and return their exit statuses; a fault of several, once."""
     statuses, faults = list[int](), set[str]()
-    for outcome, lines in cards:
-        if isinstance(outcome.result, LocalFault) and str(outcome.result) not in faults:
-            frame.print_error(outcome.result)
-            faults.add(str(outcome.result))
-        if is_json():
-            frame.print_json(outcome.to_json(), indent=None if is_lines else 2)
-        else:
-            for line in lines:
-                frame.write_line(line, err=err)
-        statuses.append(outcome.result.exit_status)
+    for status, fault, text in views:
+        if fault is not None and str(fault) not in faults:
+            frame.print_error(fault)
+            faults.add(str(fault))
+        if text:
+            click.echo(text, err=err)
+        statuses.append(status)
     return statuses
 
 
@@ -282,13 +295,14 @@ def verify_peers(
         issuer, url = task
         return attempt(Batch(by_policy, Subject(issuer=issuer.name)), url, None)
 
-    def results() -> Iterator[tuple[Outcome, Iterable[str]]]:
+    def results() -> Iterator[View]:
         with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
             for (issuer, _), outcome in zip(tasks, pool.map(check, tasks), strict=True):
                 checked.append((issuer, outcome))
-                yield outcome, _peer_lines(issuer, outcome)
+                lines = _peer_lines(issuer, outcome)
+                yield _as_json(outcome) if is_json() else _as_text(outcome, lines)
 
-    statuses = _show_each(results(), is_lines=True)
+    statuses = _show_each(results())
     if update:
         for name in by_policy.raise_lock():
             say(f"{policy.lock} has newer statements of {name} now; commit it")

@@ -24,7 +24,7 @@ from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
 from tests.support import signed
-from tests.test_batch import KEYS, card_of, policy_of, spoken
+from tests.test_batch import KEYS, card_of, policy_of, spoken, unchanged
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.needs_dask
@@ -160,11 +160,11 @@ def test_a_worker_that_is_killed_loses_no_card(cluster: Cluster, cards: list[Car
     killer = threading.Thread(target=kill_by, args=(cluster.folder / "flag",), daemon=True)
     killer.start()
 
-    outcomes = list(verify_many(cards, batch(), cluster=cluster.address))
+    outcomes = list(verify_many(cards, batch(), unchanged, cluster=cluster.address))
 
     killer.join()
     assert sum(one.poll() is not None for one in cluster.processes[1:]) == 1
-    here = list(verify_many(cards, replace(batch(), verifier=Verifier(policy_of(KEYS)))))
+    here = list(verify_many(cards, replace(batch(), verifier=Verifier(policy_of(KEYS))), unchanged))
     assert [*map(spoken, outcomes)] == [*map(spoken, here)]
     assert [one.name for one in outcomes] == [card.name for card in cards]
 
@@ -183,7 +183,7 @@ def test_a_card_that_ends_its_workers_ends_the_run(cluster: Cluster, cards: list
     outcomes: list[Outcome] = []
     try:
         with pytest.raises(LocalFault) as ended:
-            outcomes.extend(verify_many(cards[:40], batch(), cluster=cluster.address))
+            outcomes.extend(verify_many(cards[:40], batch(), unchanged, cluster=cluster.address))
     finally:
         done.set()
         nanny.join()
