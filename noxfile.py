@@ -156,7 +156,6 @@ def nightly(session: nox.Session) -> None:
     many = {"CARDSIGN_EXAMPLES": "40000"}
     thorough = ("--thorough", "--hypothesis-profile", "nightly")
     python(session, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *thorough, env=many)
-    python(session, "tests/simulation/run.py", "--verifications", "1000000")
     long = ("--public", "500000", "--extended", "50000", "--rounds", "10")
     python(session, "tests/load/run.py", *long)
 

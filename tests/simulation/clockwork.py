@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -91,39 +90,16 @@ class Setting:
 
 @dataclass
 class Figures:
-    """What was counted, and the longest that was measured, in seconds; they add up."""
+    """What was counted, and how many seconds a thief was short of what is documented."""
 
-    verifications: Counter[str] = field(default_factory=Counter)
-    excluded: Counter[str] = field(default_factory=Counter)
-    longest: dict[str, int] = field(default_factory=dict)
+    verifications: int = 0
+    excluded: int = 0  # honest cards refused where the assumptions say nothing
     short_of_bound: dict[str, int] = field(default_factory=dict)
-    worlds: int = 1
-    distinct: int = 0  # signatures that were checked
-    asked: int = 0
 
-    def measured(self, what: str, seconds: int, bound: int | None = None) -> None:
-        """Note a length of time, and how much it was short of what is documented."""
-        self.longest[what] = max(self.longest.get(what, 0), seconds)
-        if bound is not None:
-            least = self.short_of_bound.get(what, bound)
-            self.short_of_bound[what] = min(least, bound - seconds)
-
-    def add(self, other: Figures) -> None:
-        """Take in what another world has counted."""
-        self.worlds += other.worlds
-        self.distinct += other.distinct
-        self.asked += other.asked
-        self.verifications += other.verifications
-        self.excluded += other.excluded
-        for what, seconds in other.longest.items():
-            self.measured(what, seconds)
-        for what, short in other.short_of_bound.items():
-            self.short_of_bound[what] = min(self.short_of_bound.get(what, short), short)
-
-    @property
-    def total(self) -> int:
-        """How many verifications there were."""
-        return sum(self.verifications.values())
+    def measured(self, what: str, seconds: int, bound: int) -> None:
+        """Note how long a thief was believed."""
+        least = self.short_of_bound.get(what, bound)
+        self.short_of_bound[what] = min(least, bound - seconds)
 
 
 class Clockwork:

@@ -176,7 +176,7 @@ class Issuer:
         data = sign_statement(draft.envelope.payload, signers, TYP_KEYSET)
         accept_keyset(work, read_keyset(data))
         self.keysets.append(read_keyset(data))
-        self.statements[self._path()] = data
+        self.statements[KEYSET_PATH.format(epoch=draft.epoch, version=draft.version)] = data
         listed = ", ".join(key.public.kid for key in draft.keys)
         self.world.note(f"the roots sign keyset {draft.label}: {listed}")
 
@@ -185,9 +185,6 @@ class Issuer:
         people = [RootKey(self.roots[name].public, name) for name in ("ann", "bob", "cat")]
         rita = RootKey(self.roots["rita"].public, "rita")
         return {"origins": (HOME,), "add_roots": people, "threshold": 2, "recovery": (rita,)}
-
-    def _path(self) -> str:
-        return KEYSET_PATH.format(epoch=self.keysets[-1].epoch, version=self.keysets[-1].version)
 
     def _ceremony(self, t: int) -> None:
         """The roots sign what the store's state asks for by now, and it is published."""
@@ -208,11 +205,9 @@ class Issuer:
             signed = sign_next_release(self._work(now), changes)
         if signed is not None:
             self.release = signed
-            said = f"release {self.release.seq} of keyset 1.{self.release.keyset.version}"
-            cards = f"{len(self.release.cards)} cards"
-            denied = ", ".join(self._kid(one) for one in self.release.revoked)
-            revokes = f", revokes {denied}" if denied else ""
-            self.world.note(f"issuer signs {said}, {cards}{revokes}")
+            denied = " ".join(sorted(map(self._kid, self.release.revoked)))
+            under = f"release {signed.seq} of keyset 1.{signed.keyset.version}"
+            self.world.note(f"issuer signs {under}, revokes [{denied}]")
 
     # -------------------------------------------------------------- publishing
 
@@ -229,16 +224,16 @@ class Issuer:
         except CardsignError as refusal:  # the other host's clock was ahead
             self.world.note(f"issuer cannot sign a release: {refusal.code}")
             return
-        self._deploy(t, {**self.statements, RELEASE_PATH: self._release_bytes()}, delay)
+        assert self.store.state.release is not None
+        release = self.store.checked_blob(statement_blob(self.store.state.release.blob))
+        self._deploy(t, {**self.statements, RELEASE_PATH: release}, delay)
         jwks = JwkSet.of([key.public for key in self.store.state.published_keys()])
         live = self._deploy(t, {JWKS: jwks.to_bytes(), CARD: card}, delay)
-        self._expect(live)
+        for key in self.store.state.keys:
+            if "card" in key.roles and key.state in ("prepublished", "active"):
+                self.expected.setdefault(key.kid, live)
         if not self.setting.deploys_late:
             self._record(len(self.changes), now, jwks, card)
-
-    def _release_bytes(self) -> bytes:
-        assert self.store.state.release is not None
-        return self.store.checked_blob(statement_blob(self.store.state.release.blob))
 
     def _card(self, now: datetime) -> bytes:
         keys = self.store.state.signing_keys(now)
@@ -255,21 +250,12 @@ class Issuer:
         live = self.deployed_until = max(t + late, self.deployed_until)
         changed = [path for path, body in files.items() if self.world.site.show(path, body, live)]
         if changed:
-            self.world.note(f"deployed, live {at(live):%d %H:%M:%S}: {self._told(files, changed)}")
+            signers = " ".join(self.signers_of.get(files.get(CARD, b""), ()))
+            names = " ".join(path.rpartition("/")[2] for path in changed)
+            self.world.note(f"deployed, live {at(live):%d %H:%M:%S}: {names} [{signers}]")
             self.changes.append(live)
         self._mark(files, live)
         return live
-
-    def _told(self, files: Mapping[str, bytes], changed: list[str]) -> str:
-        said = []
-        for path in changed:
-            more = ""
-            if path == CARD:
-                more = f" [{' '.join(self.signers_of[files[path]])}]"
-            if path == JWKS:
-                more = f" [{' '.join(key.kid for key in JwkSet.from_bytes(files[path]).keys)}]"
-            said.append(path.rpartition("/")[2] + more)
-        return ", ".join(said)
 
     def _mark(self, files: Mapping[str, bytes], live: int) -> None:
         """Since when the world can know that a key was revoked."""
@@ -280,11 +266,6 @@ class Issuer:
                 self.revoked_in_releases.setdefault(key.kid, live)
             if JWKS in files and JwkSet.from_bytes(files[JWKS]).find(key.kid) is None:
                 self.gone_from_jwks.setdefault(key.kid, live)
-
-    def _expect(self, live: int) -> None:
-        for key in self.store.state.keys:
-            if "card" in key.roles and key.state in ("prepublished", "active"):
-                self.expected.setdefault(key.kid, live)
 
     # -------------------------------------------------------------- theft
 
@@ -300,15 +281,6 @@ class Issuer:
         active = " ".join(key.kid for key in self.store.state.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")
         self._publish(t, now)
-
-    def was_revoked(self, kid: str) -> bool:
-        """Whether that ever happened."""
-        return kid in self.revoked
-
-    def has_ended(self, kid: str) -> bool:
-        """Whether the key is retired or revoked by now."""
-        ended = ("retired", "revoked")
-        return any(key.kid == kid and key.state in ended for key in self.store.state.keys)
 
     def _kid(self, thumbprint: str) -> str:
         return next(key.kid for key in self.store.state.keys if key.thumbprint == thumbprint)

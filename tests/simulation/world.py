@@ -7,29 +7,34 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from unittest.mock import patch
 
 from cardsign import sign_card
 from cardsign.card.document import Card
 from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys.ledger import ENDED
 from cardsign.net.fetch import REFRESH_INTERVAL
 from cardsign.statements.envelope import TYP_RELEASE
-from cardsign.statements.keyset import KeysetId, RootAnchor, read_keyset
-from cardsign.statements.release import read_release
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
+from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.signing import sign_statement
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.report import Report
-from tests.simulation.checks import Checks
-from tests.simulation.clockwork import CARD, DAY, HOME, JWKS, START, Clockwork, Figures, at
+from tests.simulation.clockwork import CARD, DAY, HOME, JWKS, START, Clockwork, at
 from tests.simulation.issuer import URL, Issuer, document
-from tests.simulation.peers import Copies, Demand, KeysetPeer, believes
+from tests.simulation.peers import Copies, Demand, KeysetPeer, Site, believes
 
 RULES: tuple[Demand, ...] = ("one good signature", "every signature")
-REVOKED = "a revocation: it has taken the last key that signed the copy of the card"
 FORGED_LIFE = timedelta(days=14)  # the most that a release may last
 ROOTED = 5
+LONGEST = "a thief of a card key, by who keeps a JWK Set for the longest"
+WITHHELD = "a thief of a card key, by who gets no newer statements"
+WITHHELD_OF_BOTH = "a thief of a card and a release key, by who gets no newer statements"
 PLAIN = 260  # moments, evenly spread, at which somebody verifies
 AFTER_CHANGES = 5  # and after each deployment
 
@@ -103,21 +108,30 @@ class Rooted(KeysetPeer):
         return release.seq if release else 0
 
 
+def told(report: Report) -> str:
+    """A verdict and its reasons."""
+    codes = [f"{reason.code}: {reason.message}" for reason in report.reasons]
+    return f"{report.verdict} ({'; '.join(codes)})"
+
+
+def read_live(site: Site, t: int) -> tuple[KeysetStatement, ReleaseStatement]:
+    """The release that is live, and the keyset that it names."""
+    release = read_release(site.live(RELEASE_PATH, t) or b"")
+    path = KEYSET_PATH.format(epoch=release.keyset.epoch, version=release.keyset.version)
+    return read_keyset(site.live(path, t) or b""), release
+
+
 def ended(world: Clockwork, t: int, clock: int) -> bool:
     """Whether what is live has ended by that clock: nobody has signed anew in time."""
-    release = world.site.live(RELEASE_PATH, t) or b""
-    newest = read_release(release)
-    path = KEYSET_PATH.format(epoch=newest.keyset.epoch, version=newest.keyset.version)
-    keyset = read_keyset(world.site.live(path, t) or b"")
-    return at(clock).timestamp() >= min(newest.exp, keyset.exp)
+    keyset, release = read_live(world.site, t)
+    return at(clock).timestamp() >= min(release.exp, keyset.exp)
 
 
 class World:
     """Everything of one seed."""
 
-    def __init__(self, seed: int, checks: Checks) -> None:
+    def __init__(self, seed: int) -> None:
         self.clockwork = Clockwork(seed)
-        self.checks = checks
         self.random, self.setting = self.clockwork.random, self.clockwork.setting
         self.figures = self.clockwork.figures
         self.issuer = Issuer(self.clockwork)
@@ -126,12 +140,8 @@ class World:
         self._changes_seen = 0
         self._thiefs_cards: dict[str, bytes] = {}
 
-    def run(self) -> Figures:
-        """Let 45 days go by.
-
-        Raises:
-            Broken: A statement does not hold.
-        """
+    def run(self) -> None:
+        """Let 45 days go by; raises `Broken` if a statement does not hold."""
         self.issuer.begin()
         half = self.setting.timeline.skew // 2
         for index in range(ROOTED):
@@ -150,7 +160,6 @@ class World:
             when = self.random.randint(3 * DAY, 30 * DAY)
             self.clockwork.plan(when, self._theft)
         self.clockwork.run()
-        return self.figures
 
     # -------------------------------------------------------------- honest cards
 
@@ -181,44 +190,37 @@ class World:
         taken, card = self._card(t)
         fetched = max(0, t - self.clockwork.age(self.setting.oldest_jwks))
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
-        self.figures.verifications[f"JWK Set, {rule}"] += 1
+        self.figures.verifications += 1
         if believes(jwks, card, rule=rule):
             return
-        why = self._excuse_sdk(t, fetched, card, rule)
-        if why is None:
+        if not self._is_excused(t, fetched, card, rule):
             kids = " ".join(self.issuer.signers_of[card])
             raise self.clockwork.broken(
                 1,
                 f"an honest card, as it was live at {at(taken):%d %H:%M:%S} with signatures by "
                 f"{kids}, is refused by the key set of {at(fetched):%d %H:%M:%S} ({rule})",
             )
-        self.figures.excluded[why] += 1
+        self.figures.excluded += 1
 
-    def _excuse_sdk(self, t: int, fetched: int, card: bytes, rule: Demand) -> str | None:
-        """Return what the assumptions say nothing of, or None."""
+    def _is_excused(self, t: int, fetched: int, card: bytes, rule: Demand) -> bool:
+        """Whether a revocation took the last key of a card, or came too soon for its standby."""
         issuer, signers = self.issuer, self.issuer.signers_of[card]
-        revoked = [kid for kid in signers if issuer.was_revoked(kid)]
+        revoked = [kid for kid in signers if kid in issuer.revoked]
         if self._revocation_ended(signers) or (revoked and rule == "every signature"):
-            self._measure_after_revocation(t, revoked)
-            return REVOKED
+            return True
         new = [kid for kid in signers if issuer.expected.get(kid, t) > fetched]
-        if issuer.revoked and new and len(new) + len(revoked) == len(signers):
-            return "a revocation: the standby was published too short a time before"
-        return None
+        return bool(issuer.revoked and new and len(new) + len(revoked) == len(signers))
 
     def _revocation_ended(self, signers: tuple[str, ...]) -> bool:
         """Whether a revocation has taken the last key that a card was signed with."""
-        gone = all(self.issuer.was_revoked(kid) or self.issuer.has_ended(kid) for kid in signers)
-        return gone and any(map(self.issuer.was_revoked, signers))
-
-    def _measure_after_revocation(self, t: int, kids: list[str]) -> None:
-        times = [self.issuer.revoked[kid] for kid in kids]
-        what = "honest cards refused after a revocation was decided"
-        self.figures.measured(what, t - min(times))
+        ended = {key.kid for key in self.issuer.store.state.keys if key.state in ENDED}
+        return ended.union(self.issuer.revoked).issuperset(signers) and any(
+            kid in self.issuer.revoked for kid in signers
+        )
 
     def _verifier(self, t: int, verifier: Rooted) -> None:
         taken, card = self._card(t)
-        self.figures.verifications["keyset anchor"] += 1
+        self.figures.verifications += 1
         report = verifier.meet(t, card)
         if report.verdict == "trusted":
             return
@@ -226,18 +228,15 @@ class World:
             card if verifier.handed else self.clockwork.site.live(CARD, t) or card
         ]
         if ended(self.clockwork, t, t + verifier.offset):
-            self.figures.excluded["missed runs of cron: what is live has ended"] += 1
+            self.figures.excluded += 1  # missed runs of cron
         elif self._revocation_ended(signers):
-            revoked = [kid for kid in signers if self.issuer.was_revoked(kid)]
-            self._measure_after_revocation(t, revoked)
-            self.figures.excluded[REVOKED] += 1
+            self.figures.excluded += 1
         else:
-            codes = [f"{reason.code}: {reason.message}" for reason in report.reasons]
+            handed = " (handed)" if verifier.handed else ""
             raise self.clockwork.broken(
                 1,
                 f"an honest card, as it was live at {at(taken):%d %H:%M:%S} with signatures by "
-                f"{' '.join(signers)}, is {report.verdict} to {verifier.label}"
-                f"{' (handed)' if verifier.handed else ''}: {'; '.join(codes)}",
+                f"{' '.join(signers)}, is {told(report)} to {verifier.label}{handed}",
             )
 
     # -------------------------------------------------------------- theft
@@ -255,7 +254,7 @@ class World:
     def _revocation(self, t: int) -> None:
         assert self.stolen is not None
         kid = self.stolen.public.kid
-        if self.issuer.was_revoked(kid):
+        if kid in self.issuer.revoked:
             return
         self.issuer.revoke(t, kid)
         for _ in range(40):
@@ -286,7 +285,7 @@ class World:
             return
         kid = self.stolen.public.kid
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
-        self.figures.verifications["JWK Set, a thief's card"] += 1
+        self.figures.verifications += 1
         gone = self.issuer.gone_from_jwks.get(kid)
         if gone is None or not believes(jwks, self._forged()):
             return
@@ -294,13 +293,12 @@ class World:
             raise self.clockwork.broken(
                 2, f"{kid}, revoked, is believed by the key set of {at(fetched):%d %H:%M:%S}"
             )
-        what = "a thief of a card key, by who keeps a JWK Set for the longest"
-        self.figures.measured(what, t + 1 - gone, self.setting.oldest_jwks)
+        self.figures.measured(LONGEST, t + 1 - gone, self.setting.oldest_jwks)
 
     def _verifier_meets_thief(self, t: int, verifier: Rooted) -> None:
         assert self.stolen is not None
         kid = self.stolen.public.kid
-        self.figures.verifications["keyset anchor, a thief's card"] += 1
+        self.figures.verifications += 1
         report = verifier.meet(t, self._resigned(t), theirs=False)
         revoked = self.issuer.revoked_in_releases.get(kid)
         if revoked is None or report.verdict != "trusted":
@@ -315,8 +313,6 @@ class World:
         most = keep + min(keep, REFRESH_INTERVAL)
         if t - revoked > most:
             raise self.clockwork.broken(3, f"{verifier.label} believes {kid} for {t - revoked} s")
-        what = "a thief of a card key, by who asks us every 300 s"
-        self.figures.measured(what, t - revoked, most)
 
     def _forged(self) -> bytes:
         """A card of the thief's own."""
@@ -343,9 +339,7 @@ class World:
         offset = self.random.randint(-half, half)
         verifier = Rooted(self.clockwork, "the verifier cut off", keep=0, offset=offset)
         verifier.frozen_at = t
-        release = read_release(self.clockwork.site.live(RELEASE_PATH, t) or b"")
-        path = KEYSET_PATH.format(epoch=release.keyset.epoch, version=release.keyset.version)
-        keyset = read_keyset(self.clockwork.site.live(path, t) or b"")
+        keyset, release = read_live(self.clockwork.site, t)
         card, bound = self._resigned(t), release.exp
         if self.setting.theft == "card and release":
             card, bound = self._forged(), keyset.exp
@@ -362,29 +356,22 @@ class World:
     def _cut_off_meets(self, t: int, verifier: Rooted, card: bytes, cut: int, end: int) -> None:
         if self.setting.theft == "card and release":
             verifier.forged_release = self._forged_release(t, verifier, card, cut)
-        self.figures.verifications["keyset anchor, statements withheld"] += 1
+        self.figures.verifications += 1
         report = verifier.meet(t, card, theirs=False)
         if (report.verdict == "trusted") != (t < end):
-            codes = [f"{reason.code}: {reason.message}" for reason in report.reasons]
-            raise self.clockwork.broken(
-                3,
-                f"statements withheld, the bound is {at(end)}, and at {at(t)} the thief's card "
-                f"is {report.verdict}: {'; '.join(codes)}",
-            )
+            text = f"statements withheld, the bound is {at(end)}, and at {at(t)} the thief's card "
+            raise self.clockwork.broken(3, f"{text}is {told(report)}")
         if t >= end - 1:
-            release_too = self.setting.theft == "card and release"
-            whose = "a card and a release key" if release_too else "a card key"
-            life_time = self.setting.keyset_life if release_too else self.setting.release_life
-            what = f"a thief of {whose}, by who gets no newer statements"
+            is_of_both = self.setting.theft == "card and release"
+            what, life_time = WITHHELD, self.setting.release_life
+            if is_of_both:
+                what, life_time = WITHHELD_OF_BOTH, self.setting.keyset_life
             self.figures.measured(what, min(t + 1, end) - cut, end - cut)
             assert end - cut <= life_time + self.setting.timeline.skew
 
     def _forged_release(self, t: int, verifier: Rooted, card: bytes, cut: int) -> bytes:
         """The thief's own release, renewed each time, under the keyset that he lets through."""
-        site = self.clockwork.site
-        newest = read_release(site.live(RELEASE_PATH, cut) or b"")
-        path = KEYSET_PATH.format(epoch=newest.keyset.epoch, version=newest.keyset.version)
-        keyset = read_keyset(site.live(path, cut) or b"")
+        keyset, newest = read_live(self.clockwork.site, cut)
         plan = ReleasePlan(((URL, card_digest(card)),))
         seq = max(newest.seq, verifier.knows_release_of()) + 1
         with patch("cardsign.issuer.release.RELEASE_LIFETIME", FORGED_LIFE):
@@ -395,13 +382,25 @@ class World:
         return sign_statement(draft.envelope.payload, keys[:1], TYP_RELEASE)
 
 
-def simulate(seed: int, checks: Checks) -> World:
-    """Run one world with real checks, each made once.
+@contextmanager
+def checking_once() -> Iterator[None]:
+    """Let real checks of real signatures be made once each, and the same statements read once."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(PublicKey, "check", functools.cache(PublicKey.check)))
+        for read in (read_keyset, read_release):
+            once = functools.lru_cache(maxsize=1024)(read)
+            for room in ("cardsign.keys.history", "cardsign.trust.session"):
+                stack.enter_context(patch(f"{room}.{read.__name__}", once))
+        yield
+
+
+def simulate(seed: int) -> World:
+    """Run one world.
 
     Raises:
         Broken: A statement does not hold; says the seed and what led to it.
     """
-    checks.forget()
-    world = World(seed, checks)
-    world.run()
+    with checking_once():
+        world = World(seed)
+        world.run()
     return world
