@@ -22,7 +22,7 @@ from hypothesis import settings
 from cardsign.jose.keys import PrivateKey
 from tests.crash import mounting
 from tests.keys import postgres as pg
-from tests.support import cheap_envelopes
+from tests.support import cheap_envelopes, read_statements_once
 from tests.tools import BROWSER, SARIF_SCHEMA, SCHEMATHESIS, name_judges
 
 name_judges()
@@ -103,8 +103,9 @@ def shared() -> Path:
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing."""
+    """Envelopes that cost nothing, and statements that are read once."""
     cheap_envelopes(monkeypatch)
+    read_statements_once(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,8 +27,10 @@ from cardsign.card.profiles import FULL_PROFILES, canonicalize
 from cardsign.card.values import append, split
 from cardsign.jose import base64url
 from cardsign.jose.jws import Signer, sign_payload
-from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SignedCard, SigningOptions, sign_document
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
@@ -48,6 +51,18 @@ def rsa_key(kid: str | None = None) -> PrivateKey:
 def cheap_envelopes(patch: pytest.MonkeyPatch) -> None:
     """Let envelopes cost nothing to seal and to open: what they withstand is tested elsewhere."""
     patch.setattr("cardsign.keys.sealed.SCRYPT_N", 2)
+
+
+def read_statements_once(patch: pytest.MonkeyPatch) -> None:
+    """Let the same statements be read and checked once, for an issuer who asks again and again.
+
+    What is refused is read each time.
+    """
+    patch.setattr(PublicKey, "check", functools.cache(PublicKey.check))
+    for read in (read_keyset, read_release):
+        once = functools.lru_cache(maxsize=1024)(read)
+        for room in ("keys.history", "publish.publication", "trust.session"):
+            patch.setattr(f"cardsign.{room}.{read.__name__}", once)
 
 
 #: The default profiles agree on its bytes.

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
-
-import pytest
 
 from cardsign import sign_card
 from cardsign.cli.main import command_line as cli
@@ -31,7 +28,7 @@ from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents, publication_of, publish_generation
 from tests.crash.recording import Tree, read_tree
 from tests.keys.states import QUICK, after, take_due_step
-from tests.support import PORTABLE, cheap_envelopes, encrypted_pem
+from tests.support import PORTABLE, encrypted_pem
 
 PASSPHRASE = "correct horse battery staple"
 RECOVERY_PASSPHRASE = "another horse entirely"
@@ -40,64 +37,49 @@ TIMELINE = "\n[timeline]\n" + "".join(
     f"{name} = 0\n" for name in ("max_age", "worst_cache", "card_max_age", "skew", "rotate_every")
 )
 
-Step = Callable[[Path], None]
+Step = Callable[[Path], object]
+#: Makes a copy of the folder in which a command is run, at a path.
+Folder = Callable[[str, Path], Path]
 
 ONE, TWO, THREE = (PrivateKey.generate("ES256", kid=kid) for kid in ("one", "two", "three"))
 
 
-@pytest.fixture(autouse=True)
-def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user with passphrases in the environment; envelopes that cost nothing to open.
-
-    Nothing is synced in truth: what that would achieve is reckoned by the recording.
-    """
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    cheap_envelopes(monkeypatch)
-    monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", RECOVERY_PASSPHRASE)
-    monkeypatch.delenv("CARDSIGN_KEYSTORE", raising=False)
+# By the library, under a virtual clock.
 
 
-# --- by the library, under a virtual clock ------------------------------------------------
-
-
-def add(root: Path, key: PrivateKey, seconds: int) -> None:
+def add(key: PrivateKey, seconds: int) -> Step:
     """`cardsign keys generate`."""
-    store = create_store(root / "keys")
-    store.add_key(key, PASSPHRASE.encode(), now=after(seconds))
+    passphrase = PASSPHRASE.encode()
+    return lambda root: create_store(root / "keys").add_key(key, passphrase, now=after(seconds))
 
 
-def announce(root: Path, seconds: int) -> None:
+def announce(seconds: int) -> Step:
     """`cardsign sign` and `cardsign publish`."""
-    store = open_store(root / "keys")
-    keys = store.state.signing_keys(after(seconds))
-    signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
-    documents = Documents(signed, store.state.jwks(), max_age=50)
-    generation = publish_generation(documents, root / "public", now=after(seconds))
-    store.commit(agenda.record_publication, publication_of(generation), now=after(seconds))
+
+    def step(root: Path) -> None:
+        store, now = open_store(root / "keys"), after(seconds)
+        keys = store.state.signing_keys(now)
+        signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
+        documents = Documents(signed, store.state.jwks(), max_age=50)
+        generation = publish_generation(documents, root / "public", now=now)
+        store.commit(agenda.record_publication, publication_of(generation), now=now)
+
+    return step
 
 
 class NothingDue(Exception):
     """A tick had nothing to do."""
 
 
-def tick(root: Path, seconds: int) -> None:
+def tick(seconds: int) -> Step:
     """`cardsign keys rotate`."""
-    step = take_due_step(
-        open_store(root / "keys"), now=after(seconds), settings=replace(QUICK, rotate_every=0)
-    )
-    if step is None:
-        raise NothingDue
 
+    def step(root: Path) -> None:
+        settings = replace(QUICK, rotate_every=0)
+        if not take_due_step(open_store(root / "keys"), now=after(seconds), settings=settings):
+            raise NothingDue
 
-def rotating(root: Path) -> None:
-    """By a tick."""
-    tick(root, 220)
-
-
-def retiring(root: Path) -> None:
-    """The first key leaves the set."""
-    tick(root, 900)
+    return step
 
 
 def revoking(root: Path) -> None:
@@ -106,35 +88,7 @@ def revoking(root: Path) -> None:
     store.commit(agenda.revoke, "one", reason="superseded", now=after(220))
 
 
-def nothing(root: Path) -> None:
-    """A new folder."""
-
-
-def begun(root: Path) -> None:
-    """Two keys, nothing published."""
-    add(root, ONE, 0)
-    add(root, TWO, 0)
-
-
-def seen(root: Path) -> None:
-    """The second is published."""
-    begun(root)
-    announce(root, 10)
-
-
-def rotated(root: Path) -> None:
-    """The second is active, and has not signed what is published."""
-    seen(root)
-    rotating(root)
-
-
-def resigned(root: Path) -> None:
-    """It alone signs what is published."""
-    rotated(root)
-    announce(root, 800)
-
-
-# --- by the command line ------------------------------------------------------------------
+# By the command line.
 
 
 def run(root: Path, *words: str) -> None:
@@ -148,55 +102,18 @@ def typed(line: str) -> Step:
     return lambda root: run(root, *line.split())
 
 
-INIT = "init --issuer https://tides.example --recovery-out recovery.key"
-
-
-def issuer(root: Path) -> None:
-    """A folder set up by `init`, with a card and a key of somebody else in it."""
+def with_card(root: Path) -> None:
+    """A folder set up by `init`, with a card and a key to import in it, and no waits."""
     (root / "card.json").write_bytes(CARD)
-    (root / "other.jwk").write_text(json.dumps(ONE.public.jwk()))
-    run(root, *INIT.split())
+    (root / "elsewhere.pem").write_bytes(encrypted_pem(THREE, PASSPHRASE))
     with (root / "cardsign.toml").open("a") as file:
         file.write(TIMELINE)
-
-
-def live(root: Path) -> None:
-    """Its card is listed and published."""
-    issuer(root)
-    run(root, *["sign", "card.json", "-o", "signed.json"])
-    run(root, *["release", "renew", "--card", "signed.json"])
-    run(root, *["publish", "signed.json", "--max-age", "0"])
-
-
-def drafted(root: Path) -> None:
-    """There is one key more, and the draft of a keyset that lists it."""
-    live(root)
-    run(root, *["keys", "generate"])
-    run(root, *["keyset", "draft", "-o", "draft.json"])
 
 
 def signing(root: Path) -> None:
     """The root signs the draft, whose digest its holder was told."""
     digest = read_draft((root / "draft.json").read_bytes()).digest
     run(root, "keyset", "sign", "draft.json", "--digest", digest)
-
-
-def signed(root: Path) -> None:
-    """The draft is signed."""
-    drafted(root)
-    signing(root)
-
-
-def listed(root: Path) -> None:
-    """The keyset is published, and no release speaks of it yet."""
-    signed(root)
-    run(root, *["keyset", "publish", "draft.json"])
-
-
-def recovered(root: Path) -> None:
-    """A new epoch is drafted and signed."""
-    live(root)
-    run(root, *RECOVER.split())
 
 
 def replacing(root: Path) -> None:
@@ -207,14 +124,25 @@ def replacing(root: Path) -> None:
         run(root, "keys", "revoke", "--reason", "compromised", "--yes", "--", kid)
 
 
-def with_files(root: Path) -> None:
-    """Beside a live issuer: a key to import."""
-    live(root)
-    private = encrypted_pem(THREE, PASSPHRASE)
-    (root / "elsewhere.pem").write_bytes(private)
+# What there is before.
 
+INIT = typed("init --issuer https://tides.example --recovery-out recovery.key")
+RECOVER = typed(
+    "keyset recover --yes --recovery-file recovery.key --new-recovery-out new.key -o draft.json"
+)
+PUBLISH = typed("keyset publish draft.json")
+ANNOUNCE = typed("publish signed.json --max-age 0")
 
-# --- the table ----------------------------------------------------------------------------
+BEGUN = (add(ONE, 0), add(TWO, 0))  # two keys, nothing published
+SEEN = (*BEGUN, announce(10))
+ROTATED = (*SEEN, tick(220))  # the second is active, and has not signed what is published
+RESIGNED = (*ROTATED, announce(800))  # it alone signs what is published
+LISTING = (typed("sign card.json -o signed.json"), typed("release renew --card signed.json"))
+LIVE = (INIT, with_card, *LISTING, ANNOUNCE)  # a card, listed and published
+DRAFTED = (*LIVE, typed("keys generate"), typed("keyset draft -o draft.json"))
+SIGNED = (*DRAFTED, signing)
+LISTED = (*SIGNED, PUBLISH)  # no release speaks of the keyset yet
+RECOVERED = (*LIVE, RECOVER)  # a new epoch is drafted and signed
 
 
 @dataclass(frozen=True)
@@ -222,46 +150,48 @@ class Case:
     """A command.
 
     Attributes:
-        prepare: Makes the folder in which it is run.
+        earlier: Make the folder in which it is run.
         command: Runs it.
         again: What it may answer if it is run again after a crash; it may always succeed.
     """
 
-    prepare: Step
+    earlier: tuple[Step, ...]
     command: Step
     again: frozenset[str] = frozenset()
+
+    def prepare(self, root: Path) -> None:
+        """Make the folder."""
+        for step in self.earlier:
+            step(root)
 
 
 EXISTS = frozenset({"file.exists"})
 ONCE = frozenset({"keystore.duplicate_key", "keystore.illegal_transition"})
-RECOVER = (
-    "keyset recover --yes --recovery-file recovery.key --new-recovery-out new.key -o draft.json"
-)
 
 CASES: dict[str, Case] = {
-    "generate, the first key": Case(nothing, lambda root: add(root, ONE, 0), ONCE),
-    "generate, another key": Case(seen, lambda root: add(root, THREE, 300), ONCE),
-    "publish, for the first time": Case(begun, lambda root: announce(root, 10)),
-    "publish, again": Case(rotated, lambda root: announce(root, 240)),
-    "rotate, activating": Case(seen, rotating, ONCE),
-    "rotate, retiring": Case(resigned, retiring, ONCE),
-    "revoke": Case(seen, revoking, ONCE),
-    "import": Case(with_files, typed("keys import elsewhere.pem"), ONCE),
-    "init": Case(nothing, typed(INIT), EXISTS),
-    "sign": Case(live, typed("sign card.json -o again.json")),
-    "keyset draft": Case(listed, typed("keyset draft -o next.json")),
-    "keyset sign": Case(drafted, signing),
-    "keyset publish": Case(signed, typed("keyset publish draft.json")),
-    "keyset recover": Case(live, typed(RECOVER), EXISTS),
-    "keyset publish, a new epoch": Case(recovered, typed("keyset publish draft.json")),
-    "release renew": Case(listed, typed("release renew --force")),
-    "rotate": Case(live, typed("keys rotate")),
-    "revoke, guided": Case(live, replacing),
-    "publish, beside statements": Case(listed, typed("publish signed.json --max-age 0")),
+    "generate, the first key": Case((), add(ONE, 0), ONCE),
+    "generate, another key": Case(SEEN, add(THREE, 300), ONCE),
+    "publish, for the first time": Case(BEGUN, announce(10)),
+    "publish, again": Case(ROTATED, announce(240)),
+    "rotate, activating": Case(SEEN, tick(220), ONCE),
+    "rotate, retiring": Case(RESIGNED, tick(900), ONCE),
+    "revoke": Case(SEEN, revoking, ONCE),
+    "import": Case(LIVE, typed("keys import elsewhere.pem"), ONCE),
+    "init": Case((), INIT, EXISTS),
+    "sign": Case(LIVE, typed("sign card.json -o again.json")),
+    "keyset draft": Case(LISTED, typed("keyset draft -o next.json")),
+    "keyset sign": Case(DRAFTED, signing),
+    "keyset publish": Case(SIGNED, PUBLISH),
+    "keyset recover": Case(LIVE, RECOVER, EXISTS),
+    "keyset publish, a new epoch": Case(RECOVERED, PUBLISH),
+    "release renew": Case(LISTED, typed("release renew --force")),
+    "rotate": Case(LIVE, typed("keys rotate")),
+    "revoke, guided": Case(LIVE, replacing),
+    "publish, beside statements": Case(LISTED, ANNOUNCE),
 }
 
 
-# --- what a crash may leave ---------------------------------------------------------------
+# What a crash may leave.
 
 
 def private_keys(root: Path) -> frozenset[bytes]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
+
+from tests.crash.commands import CASES, PASSPHRASE, RECOVERY_PASSPHRASE, Folder
+from tests.support import cheap_envelopes, read_statements_once
 
 _MEMORY = Path("/dev/shm")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ground() -> Iterator[Path]:
-    """A folder for all the tests of a module."""
+    """A folder for all tests."""
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         yield Path(folder)
 
@@ -23,3 +28,32 @@ def tmp_path(ground: Path) -> Iterator[Path]:
     """A folder for one test, which is gone after it, unlike the usual one of this name."""
     with TemporaryDirectory(dir=ground) as folder:
         yield Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with passphrases in the environment; envelopes that cost nothing to open.
+
+    Nothing is synced in truth: what that would achieve is reckoned by the recording.
+    """
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    cheap_envelopes(monkeypatch)
+    read_statements_once(monkeypatch)
+    monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", RECOVERY_PASSPHRASE)
+    monkeypatch.delenv("CARDSIGN_KEYSTORE", raising=False)
+
+
+@pytest.fixture(scope="session")
+def prepared(ground: Path) -> Folder:
+    """Makes a folder in which a command can be run; each kind is prepared once, and copied."""
+    made: dict[object, Path] = {}
+
+    def prepare(case: str, target: Path) -> Path:
+        steps = CASES[case].earlier
+        if steps not in made:
+            made[steps] = Path(mkdtemp(dir=ground))
+            CASES[case].prepare(made[steps])
+        return Path(shutil.copytree(made[steps], target))
+
+    return prepare

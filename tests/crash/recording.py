@@ -57,13 +57,17 @@ def write_tree(root: Path, tree: Tree) -> None:
 
 @dataclass
 class Recording:
-    """What a command did to the files below `root`."""
+    """What a command did to the files below `root`.
+
+    Attributes:
+        before_step: Called with the number of each change before it is made. Where it is absent,
+            what a crash could leave is kept, which takes a reading of the folder for each change.
+    """
 
     root: Path
-    keeps_images: bool = True
+    before_step: Callable[[int], None] | None = None
     steps: list[str] = field(default_factory=list)
     images: list[tuple[str, Tree]] = field(default_factory=list)
-    before_step: Callable[[int], None] = lambda number: None
     _live: dict[str, int | None] = field(default_factory=dict)
     _durable: dict[str, int | None] = field(default_factory=dict)
     _synced: dict[int, bytes] = field(default_factory=dict)
@@ -96,7 +100,7 @@ class Recording:
                 self._synced[node] = (self.root / first).read_bytes()
         elif name == "syncdir":
             self._sync_directory(first)
-        if self.keeps_images:
+        if self.before_step is None:
             self._keep_images()
 
     def _rename(self, old: str, new: str) -> None:
@@ -136,66 +140,37 @@ class Recording:
             name: None if node is None else self._synced[node] for name, node in entries.items()
         }
 
+    def watching(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of the operating system that makes a record of its calls."""
 
-@contextlib.contextmanager
-def recorded(
-    root: Path,
-    *,
-    before_step: Callable[[int], None] = lambda number: None,
-    keeps_images: bool = True,
-) -> Iterator[Recording]:
-    """Record what is done to the files below `root` in this process.
+        def watched(*arguments: Any, **named: Any) -> Any:
+            change = self._change(name, *arguments, **named)
+            if change is not None and self.before_step is not None:
+                self.before_step(len(self.steps))
+            result = real(*arguments, **named)
+            if change is not None:
+                self.note(*change)
+            return result
 
-    Args:
-        root: The folder.
-        before_step: Called with the number of each change before it is made.
-        keeps_images: Whether what a crash could leave is kept, which takes a reading of the folder
-            for each change.
-    """
-    recording = Recording(root, keeps_images, before_step=before_step)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in CHANGING:
-            patch.setattr(os, name, _Watched(recording, name, getattr(os, name)))
-        yield recording
+        return watched
 
-
-class _Watched:
-    """A function of the operating system, and the record that is made of its calls."""
-
-    def __init__(self, recording: Recording, name: str, real: Callable[..., Any]) -> None:
-        self.recording, self.name, self.real, self.calls = recording, name, real, 0
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        change = self._change(*arguments, **named)
-        if change is None:
-            return self.real(*arguments, **named)
-        self.recording.before_step(len(self.recording.steps))
-        result = self.real(*arguments, **named)
-        self.recording.note(*change)
-        return result
-
-    def _change(self, first: Any, *rest: Any, **named: Any) -> tuple[str, ...] | None:
-        """What a call changes below the root, in the words of :meth:`Recording.note`."""
+    def _change(self, name: str, first: Any, *rest: Any, **named: Any) -> tuple[str, ...] | None:
+        """What a call changes below the root, in the words of :meth:`note`."""
         place = self._place(first, named.get("dir_fd"))
         if place is None:
             return None
-        if self.name == "open":
+        if name == "open":
             creates = bool(rest and rest[0] & os.O_CREAT)
             return ("create", place) if creates and place not in self._live else None
-        if self.name in ("replace", "rename"):
+        if name in ("replace", "rename"):
             target = self._place(rest[0], None)
             return ("rename", place, target) if target is not None else None
-        if self.name == "fsync":
-            mode = os.fstat(first).st_mode
-            return ("syncdir" if stat.S_ISDIR(mode) else "sync", place)
-        if self.name in ("mkdir", "unlink", "rmdir"):
+        if name == "fsync":
+            return ("syncdir" if stat.S_ISDIR(os.fstat(first).st_mode) else "sync", place)
+        if name in ("mkdir", "unlink", "rmdir"):
             exists = place in self._live
-            return (self.name, place) if exists is not (self.name == "mkdir") else None
-        return (self.name, place)
-
-    @property
-    def _live(self) -> dict[str, int | None]:
-        return self.recording._live
+            return (name, place) if exists is not (name == "mkdir") else None
+        return (name, place)
 
     def _place(self, file: Any, dir_fd: int | None) -> str | None:
         """A path relative to the root, empty for the root itself; None outside it."""
@@ -204,7 +179,16 @@ class _Watched:
         else:
             base = "" if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}")
             path = os.path.join(base, os.path.abspath(file) if not base else os.fspath(file))
-        root = str(self.recording.root)
-        if path == root:
+        if path == str(self.root):
             return ""
-        return path[len(root) + 1 :] if path.startswith(root + "/") else None
+        return path.removeprefix(f"{self.root}/") if path.startswith(f"{self.root}/") else None
+
+
+@contextlib.contextmanager
+def recorded(root: Path, before_step: Callable[[int], None] | None = None) -> Iterator[Recording]:
+    """Record what is done to the files below `root` in this process."""
+    recording = Recording(root, before_step)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CHANGING:
+            patch.setattr(os, name, recording.watching(name, getattr(os, name)))
+        yield recording

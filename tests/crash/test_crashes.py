@@ -9,56 +9,24 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import signal
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
 from cardsign.errors import CardsignError, FileFault
-from tests.crash.commands import (
-    CASES,
-    THREE,
-    NothingDue,
-    add,
-    check,
-    private_keys,
-    quick_user,
-    seen,
-)
+from tests.crash.commands import CASES, Folder, NothingDue, check, private_keys
 from tests.crash.recording import Tree, read_tree, recorded, write_tree
-
-__all__ = ["quick_user"]
 
 #: Under `nox -s nightly` every command is killed before each of its changes, not only three.
 NIGHTLY = int(os.environ.get("CARDSIGN_EXAMPLES", "400")) >= 40_000
 KILLED = (
     tuple(CASES) if NIGHTLY else ("generate, another key", "publish, again", "rotate, activating")
 )
-#: These change files more than a hundred times, and each change is refused in turn.
-THOROUGH = dict.fromkeys(
-    ("rotate", "revoke, guided", "publish, beside statements"), pytest.mark.thorough
-)
-
-Folder = Callable[[str, Path], Path]
-
-
-@pytest.fixture(scope="module")
-def prepared(ground: Path) -> Folder:
-    """Makes a folder in which a command can be run; each kind is prepared once, and copied."""
-    made: dict[object, Path] = {}
-
-    def prepare(case: str, target: Path) -> Path:
-        step = CASES[case].prepare
-        if step not in made:
-            made[step] = Path(mkdtemp(dir=ground))
-            step(made[step])
-        return Path(shutil.copytree(made[step], target))
-
-    return prepare
+#: These change files about a hundred times, and each change is refused in turn.
+MANY = ("rotate", "revoke, guided", "publish, beside statements", "keyset publish")
+MANY = (*MANY, "keyset publish, a new epoch", "release renew")
 
 
 def _again(case: str, root: Path) -> None:
@@ -101,16 +69,14 @@ def test_a_power_cut_at_any_moment_leaves_a_whole_store(
 
 @pytest.mark.parametrize("forgotten", ["file", "directory"])
 def test_a_missing_fsync_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten: str
+    tmp_path: Path, prepared: Folder, monkeypatch: pytest.MonkeyPatch, forgotten: str
 ) -> None:
     """The test above can fail: without syncing either, what was reported done is lost."""
-    root = tmp_path / "run"
-    root.mkdir()
-    seen(root)
+    root = prepared("generate, another key", tmp_path / "run")
     with recorded(root) as recording, monkeypatch.context() as patch:
         watched = os.fsync
         patch.setattr(os, "fsync", lambda d: watched(d) if _kept(d, forgotten) else None)
-        add(root, THREE, 300)
+        CASES["generate, another key"].command(root)
     finished = dict(recording.images)[f"power cut after {recording.steps[-1]}"]
 
     wanted = {name: data for name, data in read_tree(root).items() if not name.endswith(".lock")}
@@ -154,7 +120,7 @@ def _killed_before(root: Path, case: str, step: int) -> bool:
 
     process = os.fork()
     if process == 0:
-        with recorded(root, before_step=kill, keeps_images=False):
+        with recorded(root, before_step=kill):
             CASES[case].command(root)
         os._exit(0)
     _, status = os.waitpid(process, 0)
@@ -169,7 +135,7 @@ FAULTS = (errno.ENOSPC, errno.EROFS, errno.EIO)
 
 @pytest.mark.parametrize("shift", range(len(FAULTS)) if NIGHTLY else [0])
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=THOROUGH.get(case, ())) for case in CASES]
+    "case", [pytest.param(case, marks=[pytest.mark.thorough] * (case in MANY)) for case in CASES]
 )
 def test_a_disk_that_refuses_leaves_the_old_store(
     tmp_path: Path, prepared: Folder, case: str, shift: int
@@ -188,7 +154,7 @@ def test_a_disk_that_refuses_leaves_the_old_store(
                 raise OSError(fault, os.strerror(fault))
 
         try:
-            with recorded(root, before_step=refuse, keeps_images=False):
+            with recorded(root, before_step=refuse):
                 CASES[case].command(root)
         except FileFault:
             check(root, earlier, private_keys(root))

@@ -43,11 +43,6 @@ def racers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-@pytest.fixture(autouse=True)
-def always_cheap(cheap: None) -> None:
-    """Keys are sealed in this process alone."""
-
-
 def prepare(store: KeyStore, now: datetime) -> None:
     """End the last rotation, and publish the key of the next one."""
     key = PrivateKey.generate("ES256")

@@ -7,16 +7,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from unittest.mock import patch
+
+import pytest
 
 from cardsign import sign_card
 from cardsign.card.document import Card
 from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys.ledger import ENDED
 from cardsign.net.fetch import REFRESH_INTERVAL
 from cardsign.statements.envelope import TYP_RELEASE
@@ -28,6 +27,7 @@ from cardsign.verify.report import Report
 from tests.simulation.clockwork import CARD, DAY, HOME, JWKS, START, Clockwork, at
 from tests.simulation.issuer import URL, Issuer, document
 from tests.simulation.peers import Copies, Demand, KeysetPeer, Site, believes
+from tests.support import read_statements_once
 
 RULES: tuple[Demand, ...] = ("one good signature", "every signature")
 FORGED_LIFE = timedelta(days=14)  # the most that a release may last
@@ -382,25 +382,14 @@ class World:
         return sign_statement(draft.envelope.payload, keys[:1], TYP_RELEASE)
 
 
-@contextmanager
-def checking_once() -> Iterator[None]:
-    """Let real checks of real signatures be made once each, and the same statements read once."""
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(PublicKey, "check", functools.cache(PublicKey.check)))
-        for read in (read_keyset, read_release):
-            once = functools.lru_cache(maxsize=1024)(read)
-            for room in ("cardsign.keys.history", "cardsign.trust.session"):
-                stack.enter_context(patch(f"{room}.{read.__name__}", once))
-        yield
-
-
 def simulate(seed: int) -> World:
     """Run one world.
 
     Raises:
         Broken: A statement does not hold; says the seed and what led to it.
     """
-    with checking_once():
+    with pytest.MonkeyPatch.context() as patches:
+        read_statements_once(patches)
         world = World(seed)
         world.run()
     return world
