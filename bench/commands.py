@@ -23,14 +23,14 @@ def main(*, is_whole: bool) -> int:
     """Print the worst of each command, and fail where one costs too much."""
     shapes = tuple(SHAPES) if is_whole else ONCE_TOO_MUCH
     commands = {
-        name: (words, forms if is_whole else forms[-1:])
-        for name, (words, forms) in COMMANDS.items()
+        name: (command, *(forms if is_whole else forms[-1:]))
+        for name, (command, *forms) in COMMANDS.items()
     }
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
     with local_site() as site:
         for shape in shapes:
             with TemporaryDirectory(prefix="cardsign-bench-") as folder:
-                names = (name for name, (_, forms) in commands.items() for _ in forms)
+                names = (name for name, (_, *forms) in commands.items() for _ in forms)
                 done = run_shape(shape, Path(folder), site, commands)
                 for name, cost in zip(names, done, strict=True):
                     costs[name].append(cost)

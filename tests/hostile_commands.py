@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +19,10 @@ from cardsign.jose.keys import JwkSet
 from cardsign.sign import SigningOptions, sign_with_notes
 from tests.cli.local_site import Site
 from tests.hostile import KEY, card
+from tests.support import private_pem
 
 MIB: Final = 1024 * 1024
+MAX_ADDRESSES: Final = 1536 * MIB
 MAX_CPU: Final = 20  # seconds after which the kernel ends a command, on however slow a machine
 
 #: The kernel counts what a process was before `exec`, so commands are started by a small one.
@@ -58,50 +62,47 @@ TASK: Final[dict[str, Any]] = {
     "input": {"x": "a" * 64 + "!"},
     "metadata": {"trace_id": "t-1"},
 }
-#: By command: its forms.
-TEXT_AND_JSON: Final = ((), ("--json",))
-COMMANDS: Final[Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]]] = {
-    "inspect": (
-        ("inspect", "card.json", "--jwks", "jwks.json"),
-        (*TEXT_AND_JSON, ("--format", "sarif"), ("--html", "-")),
-    ),
-    "lint": (("lint", "card.json"), (*TEXT_AND_JSON, ("--format", "sarif"))),
-    "lint --group contract": (("lint", "card.json", "--group", "contract"), (("--json",),)),
-    "lint --fix": (("lint", "card.json", "--fix", "-o", "fixed.json"), TEXT_AND_JSON),
-    "verify": (("verify", "card.json", "--jwks", "jwks.json"), TEXT_AND_JSON),
-    "verify, signed": (("verify", "signed.json", "--jwks", "jwks.json"), TEXT_AND_JSON),
-    "diff": (("diff", "honest.json", "card.json"), TEXT_AND_JSON),
-    "diff, from it": (("diff", "card.json", "honest.json"), TEXT_AND_JSON),
-    "diff, of two": (("diff", "card.json", "other.json"), TEXT_AND_JSON),
-    "diff --live": (("diff", "honest.json", "card.json", "--live"), TEXT_AND_JSON),
-    "diff --tools": (("diff", "card.json", "--tools", "tools.json"), TEXT_AND_JSON),
-    "canonicalize": (("canonicalize", "card.json", "--profile", "prune-empty"), ((),)),
-    "build": (("build", "card:source.json", "-o", "built.json", "--explain"), TEXT_AND_JSON),
+#: By name: a command, and the options of its forms.
+COMMANDS: Final[dict[str, tuple[str, ...]]] = {
+    "inspect": ("inspect card.json --jwks jwks.json", "", "--json", "--format sarif", "--html -"),
+    "lint": ("lint card.json", "", "--json", "--format sarif"),
+    "lint --group contract": ("lint card.json --group contract", "--json"),
+    "lint --fix": ("lint card.json --fix -o fixed.json", "", "--json"),
+    "verify": ("verify card.json --jwks jwks.json", "", "--json"),
+    "verify, signed": ("verify signed.json --jwks jwks.json", "", "--json"),
+    "diff": ("diff honest.json card.json", "", "--json"),
+    "diff, from it": ("diff card.json honest.json", "", "--json"),
+    "diff, of two": ("diff card.json other.json", "", "--json"),
+    "diff --live": ("diff honest.json card.json --live", "", "--json"),
+    "diff --tools": ("diff card.json --tools tools.json", "", "--json"),
+    "canonicalize": ("canonicalize card.json --profile prune-empty", ""),
+    "build": ("build card:source.json -o built.json --explain", "", "--json"),
     "build, mcp": (
-        ("build", "mcp:tools.json", "--url", "https://a.example/", "-o", "built.json", "--explain"),
-        TEXT_AND_JSON,
+        "build mcp:tools.json --url https://a.example/ -o built.json --explain",
+        "",
+        "--json",
     ),
     "sign": (
-        (
-            *("sign", "card.json", "--key", "file:key.pem", "--known-keys", "jwks.json"),
-            *("--force", "--explain", "--compat", "all", "-o", "out.json"),
-        ),
-        TEXT_AND_JSON,
+        "sign card.json --key file:key.pem --known-keys jwks.json --force --explain --compat all "
+        "-o out.json",
+        "",
+        "--json",
     ),
     "contract check": (
-        ("contract", "check", "task.json", "--card", "signed.json", "--jwks", "jwks.json"),
-        TEXT_AND_JSON,
+        "contract check task.json --card signed.json --jwks jwks.json",
+        "",
+        "--json",
     ),
     "fetch": (
-        (
-            *("fetch", "--insecure-loopback-http", "--jwks", "jwks.json"),
-            *("-o", "fetched.json", "{origin}/card.json"),
-        ),
-        TEXT_AND_JSON,
+        "fetch --insecure-loopback-http --jwks jwks.json -o fetched.json {origin}/card.json",
+        "",
+        "--json",
     ),
     "inspect URL": (
-        ("inspect", "--insecure-loopback-http", "{origin}/card.json"),
-        (("--format", "text"), ("--format", "json"), ("--format", "sarif")),
+        "inspect --insecure-loopback-http {origin}/card.json",
+        "",
+        "--json",
+        "--format sarif",
     ),
 }
 
@@ -111,7 +112,7 @@ class Cost:
     """What one command did.
 
     Attributes:
-        words: The command.
+        command: What was typed.
         status: How it ended; negative for a signal.
         cpu: Seconds of CPU.
         peak: Bytes of memory at most, Python and all libraries included.
@@ -119,7 +120,7 @@ class Cost:
         last: The end of the output.
     """
 
-    words: tuple[str, ...]
+    command: str
     status: int
     cpu: float
     peak: int
@@ -127,79 +128,55 @@ class Cost:
     last: str
 
 
-def write_inputs(folder: Path, shape: str, size: int = MAX_CARD_BYTES) -> None:
+def write_inputs(folder: Path, shape: str) -> None:
     """Write a card of a shape and what the commands hold it against."""
-    from cryptography.hazmat.primitives import serialization
-
-    private = serialization.load_der_private_key(KEY.to_pkcs8_der(), None)
-    (folder / "key.pem").write_bytes(
-        private.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    (folder / "key.pem").chmod(0o600)
+    (folder / "key.pem").touch(0o600)
+    (folder / "key.pem").write_bytes(private_pem(KEY))
     (folder / "jwks.json").write_bytes(JwkSet.of([KEY.public]).to_bytes())
-    (folder / "card.json").write_bytes(card(shape, size))
-    (folder / "other.json").write_bytes(
-        card(shape, size).replace(b"null", b"0").replace(b":0", b":1")
-    )
+    largest = card(shape, MAX_CARD_BYTES)
+    (folder / "card.json").write_bytes(largest)
+    (folder / "other.json").write_bytes(largest.replace(b"null", b"0").replace(b":0", b":1"))
     (folder / "honest.json").write_bytes(card("a long text", 8192))
-    unsigned = json.loads(card(shape, size - 16 * 1024))
-    del unsigned["signatures"]
-    data = json.dumps(unsigned, separators=(",", ":")).encode()
-    try:
-        signed = sign_with_notes(data, [KEY], SigningOptions(force=True)).document
-    except CardsignError:
-        signed = data
+    unsigned = json.loads(card(shape, MAX_CARD_BYTES - 16 * 1024))
+    source = json.loads(card(shape, MAX_CARD_BYTES * 5 // 8))
+    del unsigned["signatures"], source["signatures"]
+    signed = _compact(unsigned)
+    with contextlib.suppress(CardsignError):
+        signed = sign_with_notes(signed, [KEY], SigningOptions(force=True)).document
     (folder / "signed.json").write_bytes(signed)
-    (folder / "task.json").write_text(json.dumps(TASK))
-    source = json.loads(card(shape, size * 5 // 8))
-    del source["signatures"]
-    (folder / "source.json").write_text(json.dumps(source, separators=(",", ":")))
+    (folder / "task.json").write_bytes(_compact(TASK))
+    (folder / "source.json").write_bytes(_compact(source))
     skills = source.get("skills") or [{}]
     schema = skills[0].get("input_schema", source) if isinstance(skills[0], dict) else source
     tools = [{"name": "iam.check_tides", "description": "d", "inputSchema": schema}]
-    manifest = {"name": "t", "description": "d", "tools": tools}
-    (folder / "tools.json").write_text(json.dumps(manifest, separators=(",", ":")))
+    (folder / "tools.json").write_bytes(_compact({"name": "t", "description": "d", "tools": tools}))
+
+
+def _compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def run_shape(
-    shape: str,
-    folder: Path,
-    site: Site,
-    commands: Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]] = COMMANDS,
+    shape: str, folder: Path, site: Site, commands: Mapping[str, Sequence[str]] = COMMANDS
 ) -> Iterator[Cost]:
-    """Run commands in all their forms on a card of a shape."""
+    """Run commands of cardsign in all their forms on a card of a shape, in a folder of its own."""
     write_inputs(folder, shape)
     card_and_keys = {"/card.json": "card.json", "/.well-known/jwks.json": "jwks.json"}
     site.answers = {path: (folder / name).read_bytes() for path, name in card_and_keys.items()}
-    yield from run_commands(
-        [
-            [word.replace("{origin}", site.origin) for word in (*words, *form)]
-            for words, forms in commands.values()
-            for form in forms
-        ],
-        folder,
-    )
-
-
-def run_commands(
-    commands: Sequence[Sequence[str]], folder: Path, *, most: int = 1536 * MIB
-) -> Iterator[Cost]:
-    """Run commands of cardsign, one after the other, in a folder that is their home too."""
-    import resource
-
+    lines = [
+        f"{command} {form}".replace("{origin}", site.origin)
+        for command, *forms in commands.values()
+        for form in forms
+    ]
     environment = {n: v for n, v in os.environ.items() if not n.startswith("CARDSIGN_")}
     environment |= {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
-    limits = [(resource.RLIMIT_CPU, MAX_CPU), (resource.RLIMIT_AS, most)]
-    started = [[sys.executable, "-m", "cardsign", *words] for words in commands]
+    limits = [(resource.RLIMIT_CPU, MAX_CPU), (resource.RLIMIT_AS, MAX_ADDRESSES)]
+    started = [[sys.executable, "-m", "cardsign", *line.split()] for line in lines]
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _LAUNCHER],
-        input=json.dumps({"limits": limits, "commands": started}).encode(),
+        input=_compact({"limits": limits, "commands": started}),
         capture_output=True, cwd=folder, env=environment, check=True,
     )  # fmt: skip
-    for words, line in zip(commands, done.stdout.splitlines(), strict=True):
-        status, cpu, kib, output, last = json.loads(line)
-        yield Cost(tuple(words), status, cpu, kib * 1024, output, last)
+    for line, answer in zip(lines, done.stdout.splitlines(), strict=True):
+        status, cpu, kib, output, last = json.loads(answer)
+        yield Cost(line, status, cpu, kib * 1024, output, last)

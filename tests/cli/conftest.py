@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -61,14 +60,6 @@ class Ended:
     def json(self) -> Any:
         """Standard output as one JSON value."""
         return json.loads(self.out)
-
-    @property
-    def results(self) -> bytes:
-        """Standard output, without the error that ``--json`` puts there."""
-        with contextlib.suppress(ValueError):
-            if list(json.loads(self.out)) == ["error"]:
-                return b""
-        return self.out
 
 
 def run(ended: Ended) -> Ended:
@@ -161,26 +152,6 @@ def signed(cardsign: Cardsign, keystore: FolderStore, tmp_path: Path) -> Path:
     assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
     assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
     return tmp_path / "signed.json"
-
-
-Network = dict[str, bytes | str]
-
-
-@pytest.fixture
-def network(monkeypatch: pytest.MonkeyPatch) -> Network:
-    """What URLs answer: bytes, or the code of a failure."""
-    answers: Network = {}
-
-    def fetch(url: str, settings: FetchSettings, **conditions: object) -> FetchResult:
-        answer = answers.get(url)
-        if isinstance(answer, bytes):
-            return FetchResult(url, "found", answer)
-        if answer is None:
-            raise OtherStatus(url, 404)
-        raise FetchFailed(answer, f"{url} did not answer")
-
-    monkeypatch.setattr("cardsign.net.fetch.fetch_document", fetch)
-    return answers
 
 
 CHANGE = re.compile(r"(\S+) (?:serves (\S+)|fails with (\S+))")

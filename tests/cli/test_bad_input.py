@@ -1,4 +1,4 @@
-"""Bad input: one clear line with a code and a hint, the right status, nothing half-written."""
+"""Bad input: one clear line with a code and a hint, the right status, no word that deceives."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ WORDS: dict[str, str] = {
     "a command of GitHub after blanks": "  ::add-mask::x",
     "a command of GitHub in a new line": "x\n::error::y",
     "an old command of GitHub": "##[error]x",
-    "a command of Azure": "##vso[task.setvariable variable=PATH]x",
-    "a command of Azure after a return": "x\r##vso[task.complete]y",
-    "a command of TeamCity": "##teamcity[buildStatus status='FAILURE']",
+    "commands of Azure": "##vso[task.setvariable variable=PATH]x\r##vso[task.complete]y",
+    "a command of TeamCity": "a ##teamcity[buildStatus status='FAILURE']",
     "a terminal's commands": "\x1b[2J\x1b]0;owned\x07",
     "8-bit commands": "\x9b2J",
     "text that is turned round": "\u202egnp.exe\u2066b\u2069",
@@ -39,15 +38,16 @@ WORDS: dict[str, str] = {
     "private and missing characters": "\ue000\ufffe\u034f\uffa0\U000e0fff",
     "60,000 characters": "n" * 60_000,
 }
+HONEST = ("Wetter für Zürich, 天気", "# of [tides]", "std::vector ## heading")
 #: Commands that read a stranger's card, with their forms.
-READERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "inspect": (("inspect", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
-    "lint": (("lint", "card.json"), ("text", "json", "sarif", "github")),
-    "verify": (("verify", "card.json", "--jwks", "jwks.json", "-v"), ("text", "json")),
-    "diff": (("diff", "honest.json", "card.json"), ("text", "json")),
-    "diff from it": (("diff", "card.json", "honest.json"), ("text",)),
-    "diff --live": (("diff", "honest.json", "card.json", "--live"), ("text", "json")),
-    "sign": (("sign", "card.json", "-o", "out.json", "--force", "--explain"), ("text", "json")),
+READERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "inspect": ("inspect card.json --jwks jwks.json", ("", "--json", "--format sarif")),
+    "lint": ("lint card.json", ("", "--json", "--format sarif", "--format github")),
+    "verify": ("verify card.json --jwks jwks.json -v", ("", "--json")),
+    "diff": ("diff honest.json card.json", ("", "--json")),
+    "diff from it": ("diff card.json honest.json", ("",)),
+    "diff --live": ("diff honest.json card.json --live", ("", "--json")),
+    "sign": ("sign card.json -o out.json --force --explain", ("", "--json")),
 }
 _CONTROL = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u034f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
@@ -59,9 +59,8 @@ _ANNOTATION = re.compile(r"::(error|warning|notice) file=card\.json,[^:]*::")
 
 def card_that_says(words: str) -> dict[str, Any]:
     """A card with these words wherever it has words, and as names of members."""
-    scheme = {words: {"httpAuthSecurityScheme": {"scheme": words}}}
-    skill = {"id": words, "name": words, "description": words, "tags": [words], words: None}
-    interface = {"url": words, "protocolBinding": words, "protocolVersion": words}
+    if len(words) > 1000:  # a card has 256 KiB
+        return {**PORTABLE, "name": words, words: None, "skills": [{words: 1}]}
     return {
         **PORTABLE,
         "name": words,
@@ -69,18 +68,18 @@ def card_that_says(words: str) -> dict[str, Any]:
         "description": "",
         words: None,
         f"x{words}": {words: None},
-        "securitySchemes": scheme,
+        "securitySchemes": {words: {"httpAuthSecurityScheme": {"scheme": words}}},
         "securityRequirements": [{"schemes": {words: {"list": [words]}, f"y{words}": {}}}],
-        "skills": [skill],
-        "supportedInterfaces": [interface],
+        "skills": [{"id": words, "name": words, "description": words, "tags": [words], words: 1}],
+        "supportedInterfaces": [{"url": words, "protocolBinding": words, "protocolVersion": words}],
         "signatures": [{"protected": words, "signature": words}, {"header": {words: words}}],
     }
 
 
-def dangers(printed: str, form: str) -> list[str]:
+def dangers(printed: str, *, github: bool = False) -> list[str]:
     """What in an output a terminal or a pipeline could take for a command, or is too long."""
     lines = printed.splitlines()
-    if form == "github":
+    if github:
         lines = [_ANNOTATION.sub("", line) for line in lines]
     return [
         *["control"] * bool(_CONTROL.search(printed)),
@@ -90,212 +89,60 @@ def dangers(printed: str, form: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-def test_no_words_of_a_card_deceive_a_terminal_or_a_pipeline(
-    cardsign: Cardsign, signed: Path, words: str, reader: str
-) -> None:
-    """On either stream, in every form; and the command ends as for any card."""
-    data = json.dumps(card_that_says(words), ensure_ascii=False).encode()
-    if len(words) > 1000:  # a card has 256 KiB
-        data = json.dumps({**PORTABLE, "name": words, words: None, "skills": [{words: 1}]}).encode()
-    Path("card.json").write_bytes(data)
-    Path("honest.json").write_text(json.dumps(PORTABLE))
-    command, forms = READERS[reader]
-    for form in forms:
-        options = {"text": (), "json": ("--json",)}.get(form, ("--format", form))
-        ended = cardsign(*command, *options)
-        assert dangers(ended.text, form) == []
-        assert dangers(ended.err, "text") == []
-        assert ended.status in (0, 1, 3), ended.err
-        assert "Traceback" not in ended.err
+def test_what_could_deceive_is_escaped(words: str) -> None:
+    """In a line, in JSON, which keeps its value, and on the page for people."""
+    assert dangers(words * 20)  # the check can fail
+    assert not dangers(safe(words))
+    assert not dangers(json_text({words: words}))
+    assert json.loads(json_text({words: words})) == {words: words}
+    shown = str(as_html(words))
+    assert "##" not in shown
+    assert not re.search(r"^\s*::", shown, re.MULTILINE)
 
 
-def test_a_file_s_name_deceives_neither(cardsign: Cardsign, signed: Path) -> None:
-    """Nor one that is not there, which an error names."""
-    for name in ("::error::x.json", "##vso[task.complete]x.json", "\x1b[2J\u202ex.json"):
-        Path(name).write_text(json.dumps({**PORTABLE, "version": "two"}))
-        for path in (name, f"absent{name}"):
-            for words in (
-                ("lint", path),
-                ("lint", path, "--format", "sarif"),
-                ("inspect", path),
-                ("verify", path, "--jwks", "jwks.json"),
-                ("verify", path, "--jwks", "jwks.json", "--json"),
-            ):
-                ended = cardsign(*words)
-                assert dangers(ended.text + ended.err, "text") == []
-            shown = cardsign("lint", path, "--format", "github").text
-            assert re.findall(r"::\w+ ", shown) in ([], ["::warning "])
-            assert dangers(shown.replace("::warning ", ""), "text") == []
-
-
-def test_what_is_said_to_deceive_is_seen() -> None:
-    """The checks above can fail, and an honest annotation passes."""
-    for words in WORDS.values():
-        assert dangers(words if len(words) < 1000 else words * 20, "text")
-    honest = "::error file=card.json,line=1,col=2,title=x.y::/a: it is::so. Do it"
-    assert dangers(honest, "github") == []
-    assert dangers(f"{honest}\n::error::y", "github")
-
-
-def _with_our_code() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-
-
-_ENDLESS = """
-import itertools, sys
-from cardsign.cli.frame import Answer, run, show
-sys.exit(run(lambda: show(Answer(None, (f"line {number}" for number in itertools.count())))))
-"""
-
-
-def test_a_report_without_an_end_ends_with_its_reader() -> None:
-    """Lines are printed as they come; nobody waits for the last one."""
-    program = shlex.join([sys.executable, "-c", _ENDLESS])
-    words = ["/bin/sh", "-c", f"({program}; echo $? >&2) | head -n 2"]
-    ended = subprocess.run(words, capture_output=True, text=True, env=_with_our_code(), check=True)
-    assert (ended.stdout, ended.stderr) == ("line 0\nline 1\n", "2\n")
-
-
-#: Where no character beyond ASCII can be shown.
-PLAIN = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-PLAIN |= {"COLUMNS": "20", "LINES": "5", "TERM": "dumb"}
-
-
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (("inspect", "card.json"), 0),
-        (("lint", "card.json", "--format", "github"), 1),
-        (("verify", "Gezeiten-天気.json", "--jwks", "jwks.json"), 2),
-        (("verify", "--help"), 0),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
-)
-def test_neither_a_narrow_terminal_nor_a_plain_one_stops_a_command(
-    signed: Path, words: tuple[str, ...], status: int
-) -> None:
-    """It says what it has to say, and ends as elsewhere."""
-    card = {**PORTABLE, "name": "Gezeiten für Zürich, 天気", "version": "zwölf", "Größe": 1}
-    Path("card.json").write_text(json.dumps(card, ensure_ascii=False), encoding="utf-8")
-    program = [sys.executable, "-m", "cardsign", *words]
-    environment = {**_with_our_code(), **PLAIN}
-    ended = subprocess.run(program, env=environment, capture_output=True, check=False)
-    assert ended.returncode == status, ended.stderr
-    assert b"Traceback" not in ended.stderr
-    assert ended.stdout or status == 2
-    assert (ended.stdout + ended.stderr).isascii()
-
-
-def test_safe_leaves_honest_words_alone() -> None:
-    """Letters of every script are shown; what moves, hides or reorders is not."""
-    assert safe("Wetter für Zürich, 天気") == "Wetter für Zürich, 天気"
-    assert safe("a\nb") == "a\\u{a}b"
-    assert safe("# of [tides]") == "# of [tides]"
-    # Commands to the runners of pipelines: GitHub Actions, Azure Pipelines, TeamCity.
-    assert "##[" not in safe("##[add-matcher]x ###[error]")
-    assert "##" not in safe("a ##vso[task.x] ##teamcity[x]")
-    assert not safe("  ::stop-commands::x").strip().startswith("::")
-    for shown in (str(as_html("a\n ::stop-commands::x ##vso[task.x]")), str(as_html("##[x]"))):
-        assert not any(line.strip().startswith("::") for line in shown.splitlines())
-        assert "##" not in shown
-    hostile = {"a": "##vso[task.x] ##[x] ##teamcity[x]", "##b[": 1}
-    assert "##" not in json_text(hostile)
-    assert json.loads(json_text(hostile)) == hostile
-    assert safe("std::vector ## heading") == "std::vector ## heading"
+def test_honest_words_are_shown_as_they_are() -> None:
+    """Letters of every script; what is long is cut, and an annotation of ours is none of theirs."""
+    assert [safe(words) for words in HONEST] == list(HONEST)
     assert safe("y" * 300, limit=10) == "y" * 7 + "..."
-
-
-ENDINGS = (ZeroDivisionError("oh"), KeyboardInterrupt(), click.Abort(), click.ClickException("no"))
-
-
-@pytest.mark.parametrize("raised", ENDINGS, ids=repr)
-def test_no_ending_but_a_verdict_exits_with_one(
-    raised: BaseException, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """1 says "not trusted"; a crash must not."""
-
-    def command() -> Any:
-        raise raised
-
-    assert run(command) == 2
-    assert "Traceback" not in capsys.readouterr().err
-
-
-FULL = "cardsign: file.unwritable: standard output cannot be written: No space left on device\n"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk to write to")
-@pytest.mark.parametrize(
-    ("shell", "options", "said"),
-    [("{} | true", (), ""), ("{} > /dev/full", (), FULL), ("{} > /dev/full", ("--json",), FULL)],
-    ids=["whoever read it has left", "the disk is full", "the disk is full, JSON"],
-)
-def test_a_verdict_that_is_not_heard_is_a_fault_of_this_machine(
-    cardsign: Cardsign, signed: Path, shell: str, said: str, options: tuple[str, ...]
-) -> None:
-    """Exit 2, and one line unless the reader left; the interpreter adds nothing at its end."""
-    # More cards than fit into a pipe, so that the reader has certainly left.
-    cards = ["signed.json"] * 99
-    words = [sys.executable, "-m", "cardsign", "verify", *cards, "--jwks", "jwks.json", *options]
-    piped = shell.format(f"({shlex.join(words)}; echo $? > status)")
-    shell_words = ["/bin/sh", "-c", piped]
-    ended = subprocess.run(shell_words, env=_with_our_code(), capture_output=True, check=False)
-    assert Path("status").read_text() == "2\n"
-    assert ended.stderr.decode() == said
-
-
-def test_a_crash_shows_its_traceback_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CARDSIGN_DEBUG lets it through."""
-    monkeypatch.setenv("CARDSIGN_DEBUG", "1")
-    with pytest.raises(ZeroDivisionError):
-        run(lambda: 1 // 0)
-
-
-BODY = "TOPSECRET" * 7  # so that a part of it is seen too
-KEY = f'{{"kty":"EC","d":"{BODY}","crv":"P-256"}}'
-PEM = "-----BEGIN EC {0}-----\n{1}\n-----END EC {0}-----\n".format("PRIVATE KEY", BODY)
-LONG = f"https://me:{'TOPSECRET' * 150}@tides.example/"
-
-
-@pytest.mark.parametrize("secret", [KEY, PEM, LONG, "https:/me:TOPSECRET@tides.example"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("lint", "SECRET", "--fix"),
-        ("lint", "card.json", "--fail-on", "SECRET"),
-        ("verify", "SECRET", "card.json", "--jwks", "jwks.json"),
-        ("verify", "card.json", "--issuer", "SECRET"),
-        ("verify", "card.json", "--jwks", "jwks.json", "--at", "SECRET"),
-        ("inspect", "SECRET"),
-        ("help", "SECRET"),
-        ("SECRET",),
-        ("keys", "import", "SECRET"),
-        ("sign", "SECRET", "-o", "signed.json"),
-        ("sign", "card.json", "-o", "signed.json", "--key", "SECRET"),
-        ("sign", "card.json", "-o", "signed.json", "--key", "env:K", "--public", "SECRET"),
-    ],
-    ids=" ".join,
-)
-def test_no_secret_that_was_typed_in_a_wrong_place_is_repeated(
-    words: tuple[str, ...], secret: str, cardsign: Cardsign
-) -> None:
-    """Neither a private key nor a password, in any form of the answer."""
-    Path("card.json").write_text('{"name": "Tides"}')
-    Path("jwks.json").write_text('{"keys": []}')
-    typed = [secret if word == "SECRET" else word for word in words]
-    for form in ((), ("--json",), ("--format", "sarif")):
-        ended = cardsign(*typed, *form)
-        assert ended.status in (1, 2, 3)
-        assert "TOPSECRET" not in ended.text + ended.err
-
-
-def test_an_encrypted_key_that_a_command_makes_is_shown(cardsign: Cardsign) -> None:
-    """The twin: what `init` prints once is for its owner, as text and as JSON."""
+    honest = "::error file=card.json,line=1,col=2,title=x.y::/a: it is::so. Do it"
+    assert not dangers(honest, github=True)
+    assert dangers(f"{honest}\n::error::y", github=True)
+    # What `init` prints once is for its owner.
     begin = "-----BEGIN ENCRYPTED {}-----".format("PRIVATE KEY")
     assert safe(begin) == begin
     assert begin in json_text({"recovery": f"{begin}\nMIIB"})
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_words_of_a_card_deceive_a_terminal_or_a_pipeline(
+    cardsign: Cardsign, signed: Path, reader: str
+) -> None:
+    """On either stream, in every form; and the command ends as for any card."""
+    Path("honest.json").write_text(json.dumps(PORTABLE))
+    command, forms = READERS[reader]
+    for words in WORDS.values():
+        data = json.dumps(card_that_says(words), ensure_ascii=False).encode()
+        Path("card.json").write_bytes(data)
+        for form in forms:
+            ended = cardsign(*command.split(), *form.split())
+            assert not dangers(ended.text, github=form.endswith("github"))
+            assert not dangers(ended.err)
+            assert ended.status in (0, 1, 3), ended.err
+            assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("name", ["::error::x", "##vso[task.complete]x", "\x1b[2J\u202ex"])
+def test_a_file_s_name_deceives_neither(name: str, cardsign: Cardsign, signed: Path) -> None:
+    """Nor one that is not there, which an error names."""
+    Path(name).write_text(json.dumps({**PORTABLE, "version": "two"}))
+    for path in (name, f"absent{name}"):
+        for words in ("lint", "lint --format sarif", "inspect", "verify --jwks jwks.json"):
+            ended = cardsign(*words.split(), path)
+            assert not dangers(ended.text + ended.err)
+        shown = cardsign("lint", path, "--format", "github").text
+        assert re.findall(r"::\w+ ", shown) in ([], ["::warning "])
+        assert not dangers(shown.replace("::warning ", ""))
 
 
 def test_a_question_is_escaped(
@@ -310,7 +157,118 @@ def test_a_question_is_escaped(
     assert capsys.readouterr().err == asked
 
 
-def test_a_position_without_a_column_is_said_without(cardsign: Cardsign) -> None:
+# How a command ends.
+
+
+def start(words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of the shell, in which `cardsign` is this one."""
+    program = shlex.join([sys.executable, "-m", "cardsign"])
+    surroundings = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    line = ["/bin/sh", "-c", re.sub(r"\bcardsign\b", program, words)]
+    return subprocess.run(line, capture_output=True, text=True, env=surroundings, check=False)
+
+
+#: Where no character beyond ASCII can be shown.
+PLAIN = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+PLAIN |= {"COLUMNS": "20", "LINES": "5", "TERM": "dumb"}
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [("lint card.json --format github", 1), ("verify Gezeiten-天気.json --jwks jwks.json", 2)],
+)
+def test_neither_a_narrow_terminal_nor_a_plain_one_stops_a_command(
+    signed: Path, words: str, status: int
+) -> None:
+    """It says what it has to say, and ends as elsewhere."""
+    card = {**PORTABLE, "name": "Gezeiten für Zürich, 天気", "version": "zwölf", "Größe": 1}
+    Path("card.json").write_text(json.dumps(card, ensure_ascii=False), encoding="utf-8")
+    ended = start(f"cardsign {words}", **PLAIN)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (status, False), ended.stderr
+    assert ended.stdout or status == 2
+    assert (ended.stdout + ended.stderr).isascii()
+
+
+ENDINGS = (ZeroDivisionError("oh"), KeyboardInterrupt(), click.Abort(), click.ClickException("no"))
+
+
+@pytest.mark.parametrize("raised", ENDINGS, ids=repr)
+def test_no_ending_but_a_verdict_exits_with_one(
+    raised: BaseException, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 says "not trusted"; a crash must not, and shows its traceback only to who asks."""
+
+    def command() -> Any:
+        raise raised
+
+    assert run(command) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    if isinstance(raised, ZeroDivisionError):
+        monkeypatch.setenv("CARDSIGN_DEBUG", "1")
+        with pytest.raises(ZeroDivisionError):
+            run(command)
+
+
+FULL = "cardsign: file.unwritable: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk to write to")
+@pytest.mark.parametrize(
+    ("options", "place", "message"),
+    [("", "| true", ""), ("", "> /dev/full", FULL), ("--json", "> /dev/full", FULL)],
+    ids=["whoever read it has left", "the disk is full", "the disk is full, JSON"],
+)
+def test_a_verdict_that_is_not_heard_is_a_fault_of_this_machine(
+    signed: Path, options: str, place: str, message: str
+) -> None:
+    """Exit 2, and one line unless the reader left; the interpreter adds nothing at its end."""
+    # More cards than fit into a pipe, so that the reader has certainly left.
+    cards = " signed.json" * 99
+    ended = start(f"(cardsign verify {cards} --jwks jwks.json {options}; echo $? > status) {place}")
+    assert (Path("status").read_text(), ended.stderr) == ("2\n", message)
+
+
+BODY = "TOPSECRET" * 7  # so that a part of it is seen too
+KEY = f'{{"kty":"EC","d":"{BODY}","crv":"P-256"}}'
+PEM = "-----BEGIN EC {0}-----\n{1}\n-----END EC {0}-----\n".format("PRIVATE KEY", BODY)
+LONG = f"https://me:{'TOPSECRET' * 150}@tides.example/"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "lint SECRET --fix",
+        "lint card.json --fail-on SECRET",
+        "verify SECRET card.json --jwks jwks.json",
+        "verify card.json --issuer SECRET",
+        "verify card.json --jwks jwks.json --at SECRET",
+        "inspect SECRET",
+        "help SECRET",
+        "SECRET",
+        "keys import SECRET",
+        "sign SECRET -o signed.json",
+        "sign card.json -o signed.json --key SECRET",
+        "sign card.json -o signed.json --key env:K --public SECRET",
+    ],
+)
+def test_no_secret_that_was_typed_in_a_wrong_place_is_repeated(
+    words: str, cardsign: Cardsign
+) -> None:
+    """Neither a private key nor a password, in any form of the answer."""
+    Path("card.json").write_text('{"name": "Tides"}')
+    Path("jwks.json").write_text('{"keys": []}')
+    for secret in (KEY, PEM, LONG, "https:/me:TOPSECRET@tides.example"):
+        typed = [secret if word == "SECRET" else word for word in words.split()]
+        for form in ((), ("--json",), ("--format", "sarif")):
+            ended = cardsign(*typed, *form)
+            assert ended.status in (1, 2, 3)
+            assert "TOPSECRET" not in ended.text + ended.err
+
+
+# Where a finding is.
+
+
+def test_a_position_without_a_column_is_said_without() -> None:
     """In text, and SARIF has no null."""
     finding = Finding("json.syntax", "it ends", Place("/name", 3))
     assert (finding.worded, str(finding.place)) == ("it ends (line 3)", "/name, line 3")
@@ -339,7 +297,7 @@ def test_sarif_names_a_card_by_a_uri(name: str, uri: str) -> None:
 
 def test_each_advice_of_one_code_is_shown() -> None:
     """Two findings of one code may need two things."""
-    findings = [Finding("sig.bad", "one", fix="Ask Ann"), Finding("sig.bad", "two", fix="Ask Bo")]
+    findings = [Finding("sig.bad", "x", fix=advice) for advice in ("Ask Ann", "Ask Bo")]
     text = "\n".join(list_findings(findings))
     assert "Ask Ann" in text
     assert "Ask Bo" in text

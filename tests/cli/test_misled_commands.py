@@ -21,7 +21,7 @@ from cardsign.publish.generation import load_current
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import read_keyset
 from tests.cli.conftest import Cardsign, Ended
-from tests.cli.test_runbooks import DAY, Clock, Story
+from tests.cli.test_runbooks import DAY, NEW, Story
 
 FOLDER = Path(__file__).parents[1] / "attacks/commands"
 ATTACKS = {path.stem: tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*.toml"))}
@@ -37,7 +37,7 @@ class Misled(Story):
         """One line; `sleep` sets the clock."""
         word, _, span = line.partition(" ")
         if word == "sleep":
-            self.clock.sleep(int(span.removesuffix("d")) * DAY)
+            self.sleep(int(span.removesuffix("d")) * DAY)
         else:
             self._choose_passphrase(line)
             super().run(line)
@@ -45,10 +45,10 @@ class Misled(Story):
     def _choose_passphrase(self, line: str) -> None:
         """Before a theft is reported the card keys get a new one, as the page says."""
         if "--reason compromised" in line:
-            self.card = "a passphrase that no thief has"
+            self.card = NEW
 
     def end(self, line: str) -> Ended:
-        """The command that is or is not misled."""
+        """The command that is or is not misled; no key of a stranger is listed after it."""
         self._choose_passphrase(line)
         ended = self.call(*self.typed(line))
         keysets = []
@@ -56,43 +56,29 @@ class Misled(Story):
             if file.parts[0] != "eve":
                 with suppress(StatementRefused):  # a release lies there, too
                     keysets.append(read_keyset(file.read_bytes()))
-        published = [read_keyset(one) for one in load_current(Path("public")).keysets.values()]
-        if published[0].digest in {one.digest for one in keysets}:  # the folder is no stranger's
+        published = [*map(read_keyset, load_current(Path("public")).keysets.values())]
+        if published[0].digest in {keyset.digest for keyset in keysets}:  # not a stranger's folder
             keysets += published
-        assert {key.holder for keyset in keysets for key in (*keyset.keys, *keyset.root.keys)} == {
-            "owner"
-        }
+        listed = {key.holder for keyset in keysets for key in (*keyset.keys, *keyset.root.keys)}
+        assert listed == {"owner"}
         told = [line for line in ended.err.splitlines() if "Do this: cardsign keyset sign" in line]
         assert all("--digest" in line for line in told)  # nobody is sent to sign what nobody knows
         return ended
 
 
-@pytest.fixture
-def story(cardsign: Cardsign, clock: Callable[[datetime], None]) -> Misled:
-    """An issuer an hour after its first publication."""
-    made = Misled(cardsign, Clock(clock))
-    made.begin()
-    return made
-
-
+@pytest.mark.parametrize("is_misled", [True, False], ids=["misled", "honest twin"])
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_a_misled_command_does_no_harm(story: Misled, attack: dict[str, Any]) -> None:
-    """It says what is wrong, or does the honest thing all the same."""
+def test_a_misled_command_does_no_harm(
+    cardsign: Cardsign, clock: Callable[[datetime], None], attack: dict[str, Any], is_misled: bool
+) -> None:
+    """It says what is wrong, or does the honest thing all the same; its twin comes to its end."""
     assert set(attack) == MEMBERS
-    for line in (*attack["begin"], *attack["attack"]):
+    story = Misled(cardsign, clock)
+    story.begin()
+    for line in (*attack["begin"], *(attack["attack"] if is_misled else ())):
         story.run(line)
 
     ended = story.end(attack["command"])
 
-    assert (ended.status, attack["says"] in ended.err) == (attack["status"], True), ended.err
-
-
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_its_honest_twin_comes_to_its_end(story: Misled, attack: dict[str, Any]) -> None:
-    """So nothing is refused that is in order."""
-    for line in attack["begin"]:
-        story.run(line)
-
-    ended = story.end(attack["command"])
-
-    assert ended.status == 0, ended.err
+    expected = (attack["status"], True) if is_misled else (0, attack["says"] in ended.err)
+    assert (ended.status, attack["says"] in ended.err) == expected, ended.err

@@ -8,22 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from cardsign.publish.generation import load_current
 from tests.cli.conftest import Cardsign, run
 from tests.support import PORTABLE
 
-PUBLIC = Path("public")
 AGENT = {**PORTABLE, "skills": [], "capabilities": {}}
-SKILL = """---
-name: tides
-description: {0}
----
-Read the table.
-"""
 BUILT = """
 [build]
 url = "https://tides.example/{name}"
@@ -43,59 +33,43 @@ def wait_until(is_done: Callable[[], object]) -> None:
     raise AssertionError("it did not happen")
 
 
-def write(description: str) -> None:
+def write_skill(description: str) -> None:
     """The source of the card: a skill's file."""
-    Path("skills/tides").mkdir(parents=True, exist_ok=True)
-    Path("skills/tides/SKILL.md").write_text(SKILL.format(description))
+    text = f"---\nname: tides\ndescription: {description}\n---\nRead the table.\n"
+    Path("skills/tides/SKILL.md").write_text(text)
 
 
-@pytest.fixture
-def issuer(cardsign: Cardsign, cheap: None) -> Cardsign:
-    """Statements, and a card that is computed from two sources."""
-    write("Says when the water comes.")
+def test_L4_a_watcher_follows_the_source_and_the_settings(cardsign: Cardsign, cheap: None) -> None:
+    """Both are read at each look; while one is broken, the last good card stays."""
+    public, messages, settings = Path("public"), Path("messages"), Path("cardsign.toml")
+    Path("skills/tides").mkdir(parents=True)
+    write_skill("Says when the water comes.")
     Path("agent.json").write_text(json.dumps(AGENT))
     run(cardsign("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key"))
-    with open("cardsign.toml", "a") as config:
-        config.write(BUILT)
-    return cardsign
+    text = settings.read_text() + BUILT
+    settings.write_text(text)
 
+    def stays(message: str) -> None:
+        before = {path: path.read_bytes() for path in public.rglob("*") if path.is_file()}
+        wait_until(lambda: message in messages.read_text())
+        assert {path: path.read_bytes() for path in public.rglob("*") if path.is_file()} == before
 
-def tells() -> str:
-    """What the published card says of its first skill."""
-    card: dict[str, Any] = json.loads(load_current(PUBLIC).card)
-    text: str = card["skills"][0]["description"]
-    return text
-
-
-def tree() -> dict[str, bytes]:
-    """Every byte of the publication."""
-    return {str(one): one.read_bytes() for one in sorted(PUBLIC.rglob("*")) if one.is_file()}
-
-
-def test_L4_a_watcher_follows_the_source_and_the_settings(issuer: Cardsign) -> None:
-    """Both are read at each look; while one is broken, the last good card stays."""
-    said, settings = Path("said.txt"), Path("cardsign.toml")
-    text = settings.read_text()
     command = [sys.executable, "-m", "cardsign", "publish", "--watch", "--every", "1"]
-    with said.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as watcher:
+    with messages.open("wb") as err, subprocess.Popen(command, stderr=err) as watcher:
         try:
-            wait_until((PUBLIC / "current").exists)
-            first = tree()
+            wait_until((public / "current").exists)
             Path("agent.json").write_text("{")
-            wait_until(lambda: "what is published stays" in said.read_text())
-            assert tree() == first
-            write("Says when it goes.")
+            stays("what is published stays")
+            write_skill("Says when it goes.")
             Path("agent.json").write_text(json.dumps(AGENT))
-            wait_until(lambda: tells() == "Says when it goes.")
-            second = tree()
+            wait_until(lambda: b"Says when it goes." in load_current(public).card)
             settings.write_text(text.replace("[build]", "[bild]"))
-            wait_until(lambda: "bild" in said.read_text())
-            assert tree() == second
+            stays("bild")
             Path("other.json").write_text(json.dumps({**AGENT, "description": "Another source."}))
             settings.write_text(text.replace('"agent.json"', '"other.json"'))
-            wait_until(lambda: b"Another source." in load_current(PUBLIC).card)
+            wait_until(lambda: b"Another source." in load_current(public).card)
             assert watcher.poll() is None
-            assert said.read_text().count("what is published stays") == 1
-            assert said.read_text().count("bild") == 1
+            assert messages.read_text().count("what is published stays") == 1
+            assert messages.read_text().count("bild") == 1
         finally:
             watcher.terminate()

@@ -13,52 +13,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cardsign
+from tests.cli.conftest import Cardsign, run
 
 PROGRAM = [sys.executable, "-m", "cardsign"]
 
 
-def at_terminal(command: list[str], **environ: str) -> tuple[bytes, bytes]:
-    """Run a command whose stderr alone is a terminal; what it wrote to stdout and to that."""
-    ours, its = pty.openpty()
-    surroundings = {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "TERM": "xterm-256color"}
-    surroundings |= {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **environ}
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=its, env=surroundings
-    ) as process:
-        os.close(its)
-        assert process.stdout is not None
-        out = process.stdout.fileno()
-        streams = {out: b"", ours: b""}
-        open_ones = set(streams)
-        while open_ones:
-            for one in select.select(list(open_ones), [], [])[0]:
-                try:
-                    data = os.read(one, 65536)
-                except OSError:  # how Linux ends a terminal that nobody holds any more
-                    data = b""
-                streams[one] += data
-                if not data:
-                    open_ones.discard(one)
-    os.close(ours)
-    return streams[out], streams[ours]
-
-
-def test_a_table_has_headings_at_a_terminal_alone(cardsign: Cardsign) -> None:
-    """A line that is piped is what it was before there were tables."""
-    assert cardsign("keys", "generate").status == 0
-    listed = [*PROGRAM, "keys", "list"]
-    plain, _ = at_terminal(listed)
-    kid = cardsign("keys", "list", "--json").json[0]["kid"]
-    assert plain.decode().startswith(f"{kid}  ES256  active        ")
+def at_terminal(words: str) -> str:
+    """What a command shows at a terminal, where its stdout is one."""
     ours, its = pty.openpty()
     surroundings = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
-    with subprocess.Popen(listed, stdin=subprocess.DEVNULL, stdout=its, env=surroundings) as ended:
+    command = [*PROGRAM, *words.split()]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=its, env=surroundings) as ended:
         os.close(its)
         assert ended.wait() == 0
     shown = os.read(ours, 65536).decode()
     os.close(ours)
-    heading, row = (re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines())
+    return shown
+
+
+def test_a_table_has_headings_at_a_terminal_alone(cardsign: Cardsign) -> None:
+    """A line that is piped is what it was before there were tables."""
+    run(cardsign("keys", "generate"))
+    kid = cardsign("keys", "list", "--json").json[0]["kid"]
+    piped = cardsign("keys", "list", at_terminal=True).text  # of which stderr alone is one
+    assert piped.startswith(f"{kid}  ES256  active        ")
+    heading, row = re.sub(r"\x1b\[[0-9;]*m", "", at_terminal("keys list")).splitlines()
     assert heading.split() == ["kid", "algorithm", "state", "made", "roles"]
     assert row.split()[:3] == [kid, "ES256", "active"]
 
@@ -94,9 +73,8 @@ def test_a_shell_completes_what_is_typed(shell: str, cardsign: Cardsign, tmp_pat
     program = programs / "cardsign"
     program.write_text(f'#!/bin/sh\nexec {" ".join(PROGRAM)} "$@"\n')
     program.chmod(0o755)
-    environ = {"TERM": "xterm", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
-    environ |= {"PATH": f"{programs.resolve()}:{os.environ['PATH']}"}
-    environ |= {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    environ = {**os.environ, "TERM": "xterm", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    environ["PATH"] = f"{programs.resolve()}:{os.environ['PATH']}"
     child, terminal = pty.fork()
     if not child:
         os.execvpe(command[0], command, environ)
