@@ -13,8 +13,8 @@ token. Then come, in any order:
   ``!~ TEXT``, what the body holds and does not; members that its JSON has, among others;
   ``== JSON`` and ``error.data == JSON``, exactly; ``members NAMES``, no others;
   ``Access-Control-*: -`` for no header that begins so;
-* ``@ extended AUDIENCES``, ``@ tokens AUDIENCES`` (``none`` for no table), ``@ settings TOML``,
-  ``@ provider TOML``, members of one more, which may be on this machine;
+* ``@ extended AUDIENCES``, ``@ settings TOML``, ``@ provider TOML``, members of one more, which may
+  be on this machine; ``@ tokens AUDIENCES``, also of a server that runs (``none`` for no table);
   ``@ card JSON``, members that the card has in place of its own (null for none), ``@ card 0.3``;
   ``@ older JSON``, a document for clients of 0.3. With ``@ agent NAME`` there are several agents,
   each with an interface at ``/NAME/a2a``, and what follows is about that one;
@@ -26,13 +26,15 @@ token. Then come, in any order:
 * ``@ answers PATH STATUS JSON``: what an issuer of OpenID Connect answers from now on, who is a
   server on this machine; ``@ asked PATHS``, all that it was asked since; ``@ key KID``, one more of
   its keys, ``@ key -KID`` one less, ``@ key`` as they were;
-* ``@ clock +SECONDS``; ``@ log LINE``, the next line for the operator, ``@ log`` for no more;
+* ``@ clock +SECONDS``; ``@ log LINE``, the next line for the operator, which goes on
+  after ``...``, ``@ log`` for no more;
   ``@ event JSON``, fields of the next event, ``@ event`` likewise.
 
 ``{token}`` is the token of the staff, ``{token crew}`` of others, ``{basic}`` that as somebody's
 password, ``{file FILE}`` the text of a published file, ``{tag FILE}`` its ETag, ``{size FILE}`` its
 length, ``{time}`` when it was published, ``{time +1}`` an hour later, ``{etag}`` the ETag of the
-answer before, ``{kid}`` that of the key, ``{pad}`` the 64 KiB that are read of a call, all spaces.
+answer before, ``{kid}`` that of the key, ``{pad}`` the 64 KiB that are read of a call, all
+spaces, and ``{pad -1}`` one less.
 ``{issuer}`` is the origin of the issuer, and ``{jwt}`` a token of ten minutes by it; ``{jwt
 NAME=JSON; NAME=}`` says something else, or leaves it out: ``exp`` and ``nbf`` count from now, and
 with ``is_forged=true`` a key of nobody signs it. ``{sts URL}`` is a request as a token of AWS, at
@@ -72,7 +74,7 @@ from cardsign.server.site import Publications
 from cardsign.server.tokens import create_token
 from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
 from tests.server.identity import Issuer, counterpart
-from tests.server.served import hearing, look, serve
+from tests.server.served import hearing, look, serve, write_tokens
 
 FOLDER = Path(__file__).with_name("exchanges")
 EXACT = re.compile(r"([a-z.]*) ?== ([\[{].*)")  # the JSON of an answer, or a member of it
@@ -108,7 +110,7 @@ class Story:
         self.card, self.older, self.name = PUBLIC, None, ""
         self.audiences, self.tokens, self.settings = ["staff"], ["staff"], "format = 1\n"
         self.providers: list[str] = []
-        self.secrets: dict[str, str] = {}
+        self.lines: dict[str, tuple[str, str]] = {}  # tokens, and their lines in the file
         self.doors: list[Client] = []
         self.is_mounted = False
         self.ahead, self.said = 0.0, 0
@@ -136,12 +138,7 @@ class Story:
         """The servers, which are started by the first request."""
         if not self.doors:
             self.publish()
-            lines = ""
-            for audience in self.tokens:
-                self.secrets[audience], line = create_token(audience)
-                lines += f"{line}\n"
-            if self.tokens != ["none"]:
-                (self.folder / "tokens").write_text(lines)
+            self.write_tokens()
             if self.providers:
                 self.settings += f"provider = [{', '.join(self.providers)}]\n"
             if self.tokens != ["none"] and "provider" not in self.settings:
@@ -159,17 +156,25 @@ class Story:
                 self.doors = [serve(published, settings, now=lambda: now + self.ahead)]
         return self.doors
 
+    def write_tokens(self) -> None:
+        """Write the token file of these audiences."""
+        for audience in self.tokens:
+            self.lines.setdefault(audience, create_token(audience))
+        if self.tokens != ["none"]:
+            write_tokens(self.folder, *(self.lines[audience][1] for audience in self.tokens))
+
     def fill_in(self, text: str) -> str:
         """A line with what stands for its names in braces."""
 
         def value(match: re.Match[str]) -> str:
             word, rest = match[1], match[2].strip()
             if word in ("token", "basic"):
-                secret = self.secrets[rest or "staff"]
+                secret = self.lines[rest or "staff"][0]
                 return secret if word == "token" else b64encode(f"peer:{secret}".encode()).decode()
-            if word in ("etag", "pad", "kid"):
-                pad, kid = " " * MAX_CALL_BYTES, self.key.public.kid
-                return {"etag": self.etag, "pad": pad, "kid": kid}[word]
+            if word == "pad":
+                return " " * (MAX_CALL_BYTES + int(rest or 0))
+            if word in ("etag", "kid"):
+                return self.etag if word == "etag" else str(self.key.public.kid)
             if word == "time":
                 return http_date(NOW + timedelta(hours=int(rest or 0)))
             if word == "issuer":
@@ -200,7 +205,7 @@ class Story:
                 self.answers, self.requests = [], []
             self.serve()
             path, _, audience = self.fill_in(rest).partition(" +")
-            bearer = {"Authorization": f"Bearer {self.secrets[audience]}"} if audience else {}
+            bearer = {"Authorization": f"Bearer {self.lines[audience][0]}"} if audience else {}
             path, _, query = path.partition("?")
             # As it is, which a client would make another of.
             environ = {"PATH_INFO": unquote(path).encode().decode("latin-1")}
@@ -272,6 +277,8 @@ class Story:
         """Change what is published, the settings or the time, or look at the log."""
         if what in ("extended", "tokens"):
             setattr(self, {"extended": "audiences"}.get(what, what), rest.split())
+            if self.doors and what == "tokens":
+                self.write_tokens()
         elif what == "card":
             self.card = PUBLIC_0_3 if rest == "0.3" else merged(self.card, rest)
         elif what == "older":
@@ -298,9 +305,11 @@ class Story:
         elif what == "clock":
             self.ahead += float(rest)
         elif what == "log":
-            lines = self.log[self.said :]
-            assert lines[:1] == ([rest] if rest else [])
-            self.said += len(lines[:1])
+            lines = self.log[self.said :][:1]
+            if rest.endswith("..."):
+                lines = [line[: len(rest) - 3] + "..." for line in lines]
+            assert lines == ([rest] if rest else [])
+            self.said += len(lines)
         elif what == "event":
             self.serve()
             assert bool(self.events) == bool(rest)
@@ -443,43 +452,3 @@ def test_a_server_answers_as_its_story_says(
             except Exception as wrong:
                 raise AssertionError(f"line {number}: {line.strip()}\n{wrong}") from wrong
     assert story.answers or not story.requests, "the last request has no answer"
-
-
-UNTRUE = {
-    "another status": ["-> 404"],
-    "another file": ["-> 200 = jwks.json"],
-    "a body where there is none": ["-> 200 empty"],
-    "another header": ["-> 200", "    Content-Type: text/html"],
-    "a header that is there": ["-> 200", "    ETag: -"],
-    "headers that begin so": ["-> 200", "    Access-Control-*: -"],
-    "a number that is none": ["-> 200", "    Content-Type: > 0"],
-    "more headers than named": ["-> 200", "    Content-Type: application/json", "    only"],
-    "a text that is not there": ["-> 200", "    ~ nowhere"],
-    "a text that is there": ["-> 200", "    !~ Tide tables"],
-    "a member of another value": ["-> 200", '    {"name": "x"}'],
-    "a whole that is a part": ["-> 200", '    == {"name": "Tide tables"}'],
-    "a member that is a part": ["-> 200", "    capabilities == {}"],
-    "members that are not all": ["-> 200", "    members name"],
-    "a length that is not that": ["-> 200", "    Content-Length: 1"],
-    "a line that nobody logged": ["-> 200", "@ log warning: x"],
-    "a word that there is not": ["-> 200", "wait"],
-}
-
-
-@pytest.mark.parametrize("untrue", UNTRUE.values(), ids=UNTRUE)
-def test_a_story_that_is_not_true_is_seen(
-    tmp_path: Path,
-    key: PrivateKey,
-    log: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    untrue: list[str],
-) -> None:
-    """The player can fail, at the last line."""
-    monkeypatch.setattr(Publications, "start_watching", Publications.look_at_all)
-    with hearing("cardsign.events") as events, ExitStack() as stack:
-        story = Story(tmp_path, key, log, events, stack)
-        *true, last = ["GET /.well-known/agent-card.json", *untrue]
-        for line in true:
-            story.take(line)
-        with pytest.raises((AssertionError, AttributeError, KeyError, IndexError, ValueError)):
-            story.take(last)

@@ -49,16 +49,14 @@ def publish_anew(directory: Path) -> None:
     publish_cards(directory, PrivateKey.generate("ES256"))
 
 
-def put_extended(body: bytes) -> Callable[[Path], None]:
-    """Put this in the place of the extended card; publishing makes no such thing."""
+def put(directory: Path, name: str, body: bytes) -> None:
+    """Put this in the place of a published file; publishing makes no such thing."""
+    newest = load_current(directory)
+    (directory / newest.folder / name).parent.mkdir(exist_ok=True)
+    put_in_place(directory, replace(newest, files={**newest.files, name: body}))
 
-    def put(directory: Path) -> None:
-        newest = load_current(directory)
-        put_in_place(
-            directory, replace(newest, files={**newest.files, "extended/staff.json": body})
-        )
 
-    return put
+EXTENDED, UNMARKED = "extended/staff.json", b'{"name":"x","capabilities":{}}'
 
 
 def go_back(directory: Path) -> None:
@@ -69,17 +67,14 @@ def go_back(directory: Path) -> None:
 #: What is done to the directory, and what the operator is told.
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "a damaged card": (truncate_card, "serve.corrupt_generation"),
-    "a damaged current": (lambda d: (d / "current").write_text("{"), "it is no JSON"),
-    "no current any more": (lambda d: (d / "current").unlink(), "serve.no_generation"),
     "no directory any more": (shutil.rmtree, "serve.no_generation"),
-    "a format of the future": (
-        lambda d: (d / "current").write_text('{"format": 9}'),
-        "serve.newer_format",
-    ),
     "an earlier generation": (go_back, "generation 1 is not newer, and is refused"),
     "one that begins anew, and is not later": (publish_anew, "generation 1 is not newer"),
-    "an extended card that is none": (put_extended(b"{"), ""),
-    "an extended card without marker": (put_extended(b'{"name":"x","capabilities":{}}'), ""),
+    "an extended card that is none": (lambda d: put(d, EXTENDED, b"{"), ""),
+    "an extended card without marker": (
+        lambda d: put(d, EXTENDED, b'{"name":"x","capabilities":{}}'),
+        "",
+    ),
 }
 
 
@@ -149,9 +144,7 @@ def test_a_publication_that_begins_anew_is_served_if_it_is_later(
 def test_there_is_no_server_on_a_damaged_publication(site: Site) -> None:
     """At the start a fault is a fault: nothing good is there to keep."""
     card = json.loads(site.generation.card) | {"securityRequirements": ["harbour"]}
-    names = [name for name, body in site.generation.files.items() if body == site.generation.card]
-    files = {**site.generation.files, **dict.fromkeys(names, json.dumps(card).encode())}
-    put_in_place(site.directory, replace(site.generation, files=files))
+    put(site.directory, "agent-card.json", json.dumps(card).encode())
     with pytest.raises(ServeFault, match="public card cannot be read") as refused:
         serve(site.directory, site.settings)  # nobody could say who may have the extended card
     assert refused.value.code == "serve.schemes"
@@ -224,9 +217,7 @@ def test_a_page_allows_its_own_style_alone(site: Site) -> None:
 
 def test_a_statement_that_cannot_be_read_leaves_the_page_of_the_card(site: Site) -> None:
     """Whoever can write the publication may have put it there."""
-    files = {**site.generation.files, "keyset/1.1.json": b"{}"}
-    (site.directory / site.generation.folder / "keyset").mkdir()
-    put_in_place(site.directory, replace(site.generation, files=files))
+    put(site.directory, "keyset/1.1.json", b"{}")
     shown = serve(site.directory, now=NOW.timestamp).get("/", headers=HTML)
     assert (shown.status_code, "Tide tables" in shown.text) == (200, True)
     assert any("the page leaves the statements out" in line for line in site.log)

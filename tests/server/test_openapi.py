@@ -21,22 +21,6 @@ EXAMPLES = 10
 LEFT_OUT = "negative_data_rejection"
 
 
-@pytest.mark.needs_schemathesis
-def test_the_specification_is_one_of_openapi(tmp_path: Path) -> None:
-    """As its validator says; the twin has no answers at one path."""
-
-    def judged(specification: Path) -> int:
-        program = SCHEMATHESIS / "bin/openapi-spec-validator"
-        command = [str(program), str(specification)]
-        return subprocess.run(command, capture_output=True, check=False).returncode
-
-    assert judged(SPECIFICATION) == 0
-    text = SPECIFICATION.read_text("utf-8")
-    twin = tmp_path / "twin.yaml"
-    twin.write_text(text.replace("responses:", "answers:", 1))
-    assert judged(twin) == 1
-
-
 @pytest.mark.thorough
 @pytest.mark.needs_schemathesis
 def test_the_server_answers_as_the_specification_says(tmp_path: Path, key: PrivateKey) -> None:

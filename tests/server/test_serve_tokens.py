@@ -8,13 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cardsign.errors import ServeFault, UsageFault
-from cardsign.jose.keys import PrivateKey
 from cardsign.server.providers import Denied, Places, StaticTokens
-from cardsign.server.settings import ProviderSettings, ServerSettings
+from cardsign.server.settings import ProviderSettings
 from cardsign.server.tokens import (
     create_token,
     digest_token,
@@ -23,43 +23,22 @@ from cardsign.server.tokens import (
     read_tokens,
     remove_token,
 )
-from tests.publish.publications import NOW, PUBLIC, publish_cards
-from tests.server.served import serve, write_tokens
+from tests.server.served import write_tokens
+from tests.support import each_case
 
 TOKEN = "correct"
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()
 
 
-#: What a token file holds, and its audiences and lines; or the line that is refused.
-FILES: dict[str, tuple[str, list[tuple[str, int]] | int]] = {
-    "an audience, no newline at the end": (f"{DIGEST} staff", [("staff", 1)]),
-    "capitals, tabs, CRLF": (f"{DIGEST.upper()}\t staff\r\n", [("staff", 1)]),
-    "comments and blank lines": (f"# who\n\n  {DIGEST} a # A\n{OTHER} b\n", [("a", 3), ("b", 4)]),
-    "nothing": ("", []),
-    "a token instead of its digest": ("hunter2-is-my-secret", 1),
-    "a digest alone, bound to no audience": (DIGEST, 1),
-    "a digest cut short": (f"{DIGEST} a\n{DIGEST[:-1]} a", 2),
-    "a third word": (f"{DIGEST} staff extra", 1),
-    "an impossible audience": (f"{DIGEST} Staff", 1),
-    "no space before the audience": (f"{DIGEST}staff", 1),
-    "the same token twice": (f"{DIGEST} a\n{OTHER} b\n{DIGEST} b", 3),
-    "letters beyond ASCII": ("\N{NO-BREAK SPACE}" + DIGEST + "é", 1),
-    # A token must not go on because its end cannot be read.
-    "a year": (f"{DIGEST} staff until 2027", 1),
-    "a month that there is not": (f"{DIGEST} staff until 2027-13-01T00:00:00Z", 1),
-    "a word for a time": (f"{DIGEST} staff until never", 1),
-}
-
-
-@pytest.mark.parametrize(("content", "expected"), FILES.values(), ids=FILES)
-def test_a_token_file_is_read_line_by_line(
-    content: str, expected: list[tuple[str, int]] | int
-) -> None:
+@each_case(__file__, "files", "content", "expected")
+def test_a_token_file_is_read_line_by_line(content: str, expected: list[Any] | int) -> None:
     """A refusal does not repeat the line, which may be a secret in the wrong place."""
+    content = content.replace("DIGEST", DIGEST).replace("OTHER", OTHER)
+    content = content.replace("CAPITALS", DIGEST.upper()).replace("SHORT", DIGEST[:-1])
     if isinstance(expected, list):
         tokens = parse_tokens(content.encode()).values()
-        assert [(token.audience, token.line) for token in tokens] == expected
+        assert [[token.audience, token.line] for token in tokens] == expected
         return
     with pytest.raises(ServeFault) as refused:
         parse_tokens(content.encode(), path="tokens.txt")
@@ -138,32 +117,3 @@ def test_changes_at_once_lose_no_token_and_revive_none(tmp_path: Path) -> None:
     tokens = read_tokens(path)
     assert DIGEST not in tokens
     assert sorted(token.audience for token in tokens.values()) == [f"a{n}" for n in range(8)]
-
-
-def test_a_running_server_follows_its_token_file(
-    tmp_path: Path, key: PrivateKey, log: list[str]
-) -> None:
-    """Without a signal; a broken file leaves the last good tokens, one that is gone none."""
-    publish_cards(tmp_path / "pub", key, PUBLIC, "staff")
-    (token, line), (newer, more) = create_token("staff"), create_token("staff")
-    path = write_tokens(tmp_path, line)
-    client = serve(tmp_path / "pub", ServerSettings(token_file=path), now=NOW.timestamp)
-
-    def ask() -> tuple[int, ...]:
-        bearers = ({"Authorization": f"Bearer {one}"} for one in (token, newer))
-        return tuple(client.get("/extendedAgentCard", headers=b).status_code for b in bearers)
-
-    assert ask() == (200, 401)
-    write_tokens(tmp_path, line, more)
-    assert ask() == (200, 200)
-    write_tokens(tmp_path, more)
-    assert ask() == (401, 200)
-    path.write_text("broken")
-    assert ask() == (401, 200)
-    path.unlink()
-    assert ask() == (401, 401)
-    write_tokens(tmp_path, line)
-    assert ask() == (200, 401)
-    said = [text for text in log if "token" in text]
-    assert [text.split()[0] for text in said] == ["the", f"{path}"]
-    assert line[:64] not in "".join(log)
