@@ -6,10 +6,12 @@ import contextlib
 import copy
 import functools
 import json
+import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -294,6 +296,23 @@ def reach_verdict(
 def codes(report: Report) -> list[str]:
     """The codes of a verdict's reasons, weightiest first."""
     return [reason.code for reason in report.reasons]
+
+
+def count_calls(work: Callable[[], object]) -> int:
+    """How many functions a piece of work calls the second time, those of the interpreter too."""
+    count = 0
+
+    def counted(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    work()  # what is filled once is no part of it
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 # ------------------------------------------------------------------ editing

@@ -1,7 +1,7 @@
 """Every card, manifest and envelope of the five seed files is taken through the toolkit.
 
-The blocks are cut out of the pages as they stand there. The table says of each what it is and what
-becomes of it, so a block that is new, missing or treated in another way fails a test.
+The blocks are cut out of the pages as they stand there. `seeds.toml` says of each what it is and
+what becomes of it, so a block that is new, missing or treated in another way fails a test.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cardsign.inspect import inspect_card
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.lint.rules import LintSettings
 from tests.build.making import URL, built
+from tests.support import read_cases
 
 pytestmark = pytest.mark.needs_shared
 
@@ -30,51 +31,11 @@ INDENTED = {
     **dict.fromkeys(("name:", "annotations:", "agents:", "a2a:"), "  "),
     **dict.fromkeys(("orloj.dev/description:", "-", "enabled:"), "    "),
 }
-SERVERS = "build.unsupported: a list of MCP servers says which programs to run"
 NOT_JSON = "build.syntax: expected a"  # `...` stands where a value or a name would
-NO_SOURCE = "build.unknown_source: it is none of pyproject, forge, orloj, openfang, mcp, card"
-NO_ENVELOPE = "envelope.form envelope.untraced"
-
-#: By page and line: what the block is, and what becomes of it. A refusal gives the beginning of
-#: its reason; an envelope gives the rules that it breaks, after the word for what read it.
 BLOCKS: dict[tuple[str, int], tuple[str, str]] = {
-    # A skill by itself is no card, and the six below it are parts of schemas.
-    ("bobs-brain", 120): ("part", NO_SOURCE),
-    ("bobs-brain", 209): ("envelope", "kept"),
-    ("bobs-brain", 261): ("envelope", "envelope.form"),  # [...]
-    ("bobs-brain", 281): ("envelope", "kept"),
-    ("bobs-brain", 305): ("card", NOT_JSON),
-    ("bobs-brain", 386): ("part", NO_SOURCE),  # a workflow of GitHub
-    ("bobs-brain", 441): ("card", NOT_JSON),
-    ("bobs-brain", 536): ("card", "built"),
-    ("bobs-brain", 628): ("card", "built"),
-    # Of a form that tells what to fill in nobody can say what a caller has to send.
-    ("bobs-brain", 735): ("card", "build.unsupported: `authentication` names neither"),
-    ("bobs-brain", 768): ("part", NO_SOURCE),
-    ("bobs-brain", 778): ("part", NO_SOURCE),
-    ("bobs-brain", 789): ("part", NO_SOURCE),
-    ("bobs-brain", 799): ("part", NO_SOURCE),
-    ("forge", 93): ("envelope", NO_ENVELOPE),  # an audit event about a card
-    ("generic-reference", 9): ("card", "built"),
-    # Programs to run say nothing of what they offer.
-    **{
-        ("openfang", line): ("manifest", SERVERS)
-        for line in (161, 235, 260, 807, 849, 904, 943, 982, 1021, 1057, 1090)
-    },
-    **{
-        ("openfang", line): ("envelope", NO_ENVELOPE)
-        for line in (598, 625, 668, 708, 754, 1753, 2065)
-    },
-    ("openfang", 1191): ("envelope", "envelope.form"),  # an answer with [...] in it
-    ("openfang", 1434): ("card", "built"),
-    ("openfang", 2002): ("card", NOT_JSON),  # a list of cards, with [...] for the skills
-    # A task of A2A: its status is none of a contract's.
-    ("openfang", 2114): ("envelope", "envelope.form envelope.status envelope.untraced"),
-    # The configuration is no agent: `agent.toml` names one.
-    ("openfang", 2205): ("manifest", "build.missing: no source names the agent"),
-    # The page does not show the Agent. transcripts/build-orloj.txt has one.
-    ("orloj", 63): ("manifest", "build.reference: no source defines the Agent"),
-    ("orloj", 74): ("card", "built"),
+    (page, int(line)): (kind, outcome)
+    for page, blocks in read_cases(__file__).items()
+    for line, (kind, outcome) in blocks.items()
 }
 CARDS = [at for at, row in BLOCKS.items() if row == ("card", "built")]
 REFUSED = [at for at, row in BLOCKS.items() if row[0] != "envelope" and row[1] != "built"]
@@ -120,7 +81,9 @@ def blocks_of(page: Path) -> Iterator[tuple[int, Block]]:
 def blocks(shared: Path) -> dict[tuple[str, int], Block]:
     """All of them, by page and line."""
     pages = sorted((shared / "seeds").glob("*.txt"))
-    return {(page.stem, line): block for page in pages for line, block in blocks_of(page)}
+    found = {(page.stem, line): block for page in pages for line, block in blocks_of(page)}
+    assert found.keys() == BLOCKS.keys()
+    return found
 
 
 def name(at: tuple[str, int]) -> str:

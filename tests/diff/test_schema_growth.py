@@ -13,8 +13,8 @@ from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import compare_schemas
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import LintSettings
-from tests.inspect.test_cost import calls
 from tests.lint.examples import example_card
+from tests.support import count_calls
 
 Schema: TypeAlias = dict[str, Any]
 KINDS = ("string", "integer")
@@ -62,7 +62,7 @@ def test_twice_the_schema_costs_twice_the_calls(make: Callable[[int, int], Schem
     """At most; a reference is not followed."""
 
     def cost(size: int) -> int:
-        return calls(lambda: compare_schemas(make(size, 0), make(size, 1), "input"))
+        return count_calls(lambda: compare_schemas(make(size, 0), make(size, 1), "input"))
 
     compare_schemas(make(10, 0), make(10, 1), "input")  # what is done once is done
     assert cost(600) < 2.5 * cost(300)
@@ -70,7 +70,9 @@ def test_twice_the_schema_costs_twice_the_calls(make: Callable[[int, int], Schem
 
 def test_a_schema_that_stays_costs_next_to_nothing() -> None:
     """However many ways lead through it."""
-    assert calls(lambda: compare_schemas(web(14, "string"), web(14, "string"), "input")) < 1000
+    assert (
+        count_calls(lambda: compare_schemas(web(14, "string"), web(14, "string"), "input")) < 1000
+    )
 
 
 @pytest.mark.parametrize("make", WIDE.values(), ids=WIDE)
@@ -82,7 +84,7 @@ def test_lint_of_a_wide_schema_is_cheap(make: Callable[[int, int], Schema]) -> N
             example_card({"/skills/0/input_schema": make(size, 0)}, "contract")
         ).encode()
         settings = LintSettings(groups=("contract",))
-        return calls(lambda: lint_card(card, settings))
+        return count_calls(lambda: lint_card(card, settings))
 
     cost(10)
     assert cost(400) < min(2.5 * cost(200), 400 * 500)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.card.profiles import PROFILES, canonicalize
@@ -155,22 +155,19 @@ def test_a_card_that_cannot_be_read_is_refused_with_the_place(
     assert examine(data, alice).reasons[0].code == code
 
 
-PROBLEMS: dict[str, tuple[dict[str, Any], list[str], str | None]] = {
-    "two spellings of one name": ({**LAX, "Name": "x"}, ["card.two_spellings"], None),
-    "signatures that are an object": ({**LAX, "signatures": {}}, ["card.signatures_shape"], None),
-    "signatures that are a text": ({**OLD, "signatures": "x"}, ["card.signatures_shape"], None),
-    "a signature block of its own kind": (
-        {**LAX, "signature": {"algorithm": "RS256"}},
-        ["card.single_signature_block"],
-        "1.0",
-    ),
-    "no signatures": (LAX, [], "1.0"),
-    "null for signatures": ({**LAX, "signatures": None}, [], "1.0"),
-    "no card": ({}, [], "none"),
-}
+SINGLE = {"algorithm": "RS256"}  # a signature block of its own kind
+PROBLEMS: list[tuple[dict[str, Any], list[str], str | None]] = [
+    ({**LAX, "Name": "x"}, ["card.two_spellings"], None),
+    ({**LAX, "signatures": {}}, ["card.signatures_shape"], None),
+    ({**OLD, "signatures": "x"}, ["card.signatures_shape"], None),
+    ({**LAX, "signature": SINGLE}, ["card.single_signature_block"], "1.0"),
+    (LAX, [], "1.0"),
+    ({**LAX, "signatures": None}, [], "1.0"),
+    ({}, [], "none"),
+]
 
 
-@pytest.mark.parametrize(("card", "codes", "a2a_version"), PROBLEMS.values(), ids=PROBLEMS)
+@pytest.mark.parametrize(("card", "codes", "a2a_version"), PROBLEMS)
 def test_what_is_wrong_with_the_card_is_named(
     card: dict[str, Any], codes: list[str], a2a_version: str | None
 ) -> None:
@@ -204,15 +201,8 @@ def test_the_json_is_plain_and_complete(alice: PrivateKey) -> None:
 
 _BASES = [dump(card) for card in (PORTABLE, LAX, OLD, DUAL)]
 _SNIPPETS = [
-    b"NaN",
-    b"1e999",
-    b'"\\ud800"',
-    b"null",
-    b"{}",
-    b"[]",
-    b'""',
-    b"\xff",
-    b'{"a":1,"a":2}',
+    snippet.encode("latin-1")
+    for snippet in ("NaN", "1e999", r'"\ud800"', "null", "{}", "[]", '""', "\xff", '{"a":1,"a":2}')
 ]
 
 
@@ -225,7 +215,6 @@ def _inspects(data: bytes, key: PrivateKey) -> None:
         assert set(signature.profiles) <= set(PROFILES)
 
 
-@settings(max_examples=150)
 @given(data=st.data())
 def test_no_spoilt_card_makes_it_raise(data: st.DataObject, alice: PrivateKey) -> None:
     """Real cards with something put in anywhere, and signatures of any kind."""

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from cardsign.card.profiles import canonicalize
-from cardsign.inspect import SPELLINGS, InspectedSignature
+from cardsign.inspect import SPELLINGS, InspectedSignature, inspect_card
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
+from tests import hostile
 from tests.inspect.inspecting import inspected, only, over
-from tests.support import LAX, OLD, PORTABLE, put
+from tests.support import LAX, OLD, PORTABLE, count_calls, put
 
 COMPACT = (",", ":")
 
@@ -147,3 +148,11 @@ def test_a_signature_of_a_wrong_length_is_not_searched_for(alice: PrivateKey) ->
     signature = only(inspected(card, alice))
     (reason,) = signature.report.reasons
     assert "67 bytes, expected 64" in reason.message
+
+
+@pytest.mark.parametrize("shape", ["many wrong types", "many schemes", "deep nesting"])
+def test_the_search_for_a_spelling_is_bounded(shape: str) -> None:
+    """A card that is bad under two signatures is written out a few times for each."""
+    data = hostile.card(shape, 8 * 1024, signatures=[hostile.entry(), hostile.entry()])
+    searched = count_calls(lambda: inspected(data, hostile.KEY))
+    assert searched - count_calls(lambda: inspect_card(data, jwks=None)) < 600_000

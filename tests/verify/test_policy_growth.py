@@ -5,9 +5,7 @@ Counted are calls of functions, never seconds: a slow machine fails nothing here
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 
 import pytest
 
@@ -18,7 +16,7 @@ from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject, Tru
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_place
 from tests.statements.making import DAY, NOW, T0
-from tests.support import Remembering, reach_verdict
+from tests.support import Remembering, count_calls, reach_verdict
 
 ORIGIN = "https://tides.example"
 PLACES = (parse_place(ORIGIN),)
@@ -29,28 +27,15 @@ SIGNED = THEM.signed_card(CARD)
 
 def calls(policy: Policy, supplied: SuppliedStatements = NO_STATEMENTS) -> int:
     """How many functions are called for a verdict, the issuer being remembered."""
-    memory = Remembering()
-    found = 0
+    expect, memory = Subject(issuer="tides"), Remembering()
 
-    def counting(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal found
-        found += event in ("call", "c_call")
-
-    def verdict() -> str:
-        expect = Subject(issuer="tides")
+    def verdict() -> None:
         report = reach_verdict(
             SIGNED, expect=expect, policy=policy, now=NOW, supplied=supplied, memory=memory
         )
-        return report.verdict
+        assert report.verdict == "trusted"
 
-    verdict()
-    assert verdict() == "trusted"
-    sys.setprofile(counting)
-    try:
-        verdict()
-    finally:
-        sys.setprofile(None)
-    return found
+    return count_calls(verdict)
 
 
 def issuers(number: int) -> Policy:
