@@ -23,10 +23,6 @@ MAX_TOKEN_CHARS: Final = 16 * 1024  # common servers take no longer header
 LEEWAY: Final = 60  # seconds by which clocks may differ (RFC 7519 4.1.4: "a few minutes")
 
 
-class TokenRefused(ValueError):
-    """The token is not valid. The message holds nothing of it."""
-
-
 def read_token(
     untrusted_token: str, find: Callable[[str], PublicKey | None], *, types: Collection[str] = ()
 ) -> dict[str, Json]:
@@ -40,26 +36,27 @@ def read_token(
             if empty. It keeps a token of one kind from passing for another (RFC 8725 3.11).
 
     Raises:
-        TokenRefused: It is no signed token, or not one by a key of the issuer.
+        ValueError: It is no signed token, or not one by a key of the issuer. The message holds
+            nothing of it.
     """
     parts = untrusted_token.split(".")
     if len(parts) != 3 or len(untrusted_token) > MAX_TOKEN_CHARS:
-        raise TokenRefused("this is no signed token of three parts")
+        raise ValueError("this is no signed token of three parts")
     protected, payload, signature = parts
     try:
         header = header_members(protected)
         alg, kid = read_signer(header, ALGORITHMS)
         typ = str(header.get("typ", "")).lower().removeprefix("application/")
         if types and typ not in types:
-            raise TokenRefused(f"`typ` is none of {', '.join(sorted(types))}")
+            raise ValueError(f"`typ` is none of {', '.join(sorted(types))}")
         data = decode_part(payload, "payload")
         claims = parse_object(data, max_bytes=MAX_TOKEN_CHARS)
         key = find(kid)
         if key is None or key.alg != alg:
-            raise TokenRefused("the token names no key of its issuer for its algorithm")
+            raise ValueError("the token names no key of its issuer for its algorithm")
         key.check(protected, data, decode_part(signature, "signature"))
     except (JsonRefused, SignatureRefused) as exc:
-        raise TokenRefused(f"header, claims or signature are refused ({exc.code})") from exc
+        raise ValueError(f"header, claims or signature are refused ({exc.code})") from exc
     return claims
 
 
@@ -67,7 +64,7 @@ def check_claims(claims: Mapping[str, Json], *, issuer: str, audience: str, now:
     """Check by whom a token is, for whom, and when (RFC 7519 4.1, RFC 9068 4).
 
     Raises:
-        TokenRefused: It is another issuer's, for another audience, or not of now.
+        ValueError: It is another issuer's, for another audience, or not of now.
     """
     registry = jwt.JWTClaimsRegistry(
         now=lambda: int(now),
@@ -79,4 +76,4 @@ def check_claims(claims: Mapping[str, Json], *, issuer: str, audience: str, now:
     try:
         registry.validate({**claims})
     except JoseError as exc:
-        raise TokenRefused(f"the token is not for this: {exc}") from exc
+        raise ValueError(f"the token is not for this: {exc}") from exc

@@ -301,30 +301,16 @@ HEADERS_FILE: Final = "_headers"
 NGINX_FILE: Final = "nginx.conf"
 
 
-@dataclass(frozen=True, slots=True)
-class PublicFile:
-    """One document for everybody.
+def public_headers(media_type: str, max_age: int, *others: tuple[str, str]) -> Headers:
+    """Return the headers of a document for everybody, but for those that a host makes itself.
 
-    Attributes:
-        body: The final bytes.
+    Args:
         media_type: Its ``Content-Type``.
         max_age: Seconds that caches may keep it.
-        own_headers: Further ones.
+        others: Further ones.
     """
-
-    body: bytes
-    media_type: str
-    max_age: int
-    own_headers: Headers = ()
-
-    @property
-    def headers(self) -> Headers:
-        """All headers but those that a host makes itself, such as ``ETag``."""
-        return (
-            ("Content-Type", self.media_type),
-            ("Cache-Control", f"public, max-age={self.max_age}"),
-            *(*ANY_ORIGIN, *self.own_headers, NO_SNIFF),
-        )
+    kept = f"public, max-age={max_age}"
+    return (("Content-Type", media_type), ("Cache-Control", kept), *ANY_ORIGIN, *others, NO_SNIFF)
 
 
 def public_files(
@@ -333,8 +319,8 @@ def public_files(
     legacy: bool = True,
     deprecated: datetime | None = None,
     sunset: datetime | None = None,
-) -> dict[str, PublicFile]:
-    """Return the public files by their paths, in the order in which they may be replaced.
+) -> dict[str, tuple[bytes, Headers]]:
+    """Return the public files with their headers, by path, in the order in which to replace them.
 
     Args:
         generation: Which.
@@ -345,16 +331,16 @@ def public_files(
         sunset: When that path will no longer answer, if that is known; aware.
     """
     max_age = generation.max_age
-    brief = min(max_age, MAX_STATEMENT_AGE)
+    of_statements = public_headers("application/jose+json", min(max_age, MAX_STATEMENT_AGE))
     public = {
-        STATEMENTS_PATH + name: PublicFile(data, "application/jose+json", brief)
+        STATEMENTS_PATH + name: (data, of_statements)
         for name, data in generation.files.items()
         if name.startswith("keyset/") or name == RELEASE_FILE
     }
-    public[JWKS_PATH] = PublicFile(generation.jwks, "application/jwk-set+json", max_age)
+    public[JWKS_PATH] = generation.jwks, public_headers("application/jwk-set+json", max_age)
     if not generation.card:
         return public
-    public[CARD_PATH] = PublicFile(generation.card, "application/json", max_age)
+    public[CARD_PATH] = generation.card, public_headers("application/json", max_age)
     if legacy:
         moved = [("Deprecation", f"@{int(deprecated.timestamp())}" if deprecated else "true")]
         if sunset:  # RFC 8594
@@ -362,9 +348,8 @@ def public_files(
 
             moved.append(("Sunset", format_datetime(sunset.astimezone(UTC), usegmt=True)))
         older = generation.legacy_card or generation.card
-        public[LEGACY_CARD_PATH] = PublicFile(
-            older, "application/json", max_age, (*moved, _SUCCESSOR)
-        )
+        headers = public_headers("application/json", max_age, *moved, _SUCCESSOR)
+        public[LEGACY_CARD_PATH] = older, headers
     return public
 
 
@@ -390,17 +375,18 @@ def export_files(generation: Generation, directory: Path) -> None:
     for path in {CARD_PATH, LEGACY_CARD_PATH} - files.keys():
         refuse_links(directory, site / path.removeprefix("/"))
         (site / path.removeprefix("/")).unlink(missing_ok=True)
-    for path, file in files.items():
+    for path, (body, _) in files.items():
         place = site / path.removeprefix("/")
         refuse_links(directory, place)
         make_directory(place.parent)
-        write_atomic(place, file.body, plain=True)
+        write_atomic(place, body, plain=True)
     static = list[str]()
     nginx = ["# Include this in a server block whose root is the folder `site`."]
-    for path, file in files.items():
-        static += [path, *(f"  {name}: {value}" for name, value in file.headers)]
-        nginx += [f"location = {path} {{", "    types {}", f"    default_type {file.media_type};"]
-        nginx += [f"    add_header {name} '{value}';" for name, value in file.headers[1:]] + ["}"]
+    for path, (_, headers) in files.items():
+        static += [path, *(f"  {name}: {value}" for name, value in headers)]
+        (_, media_type), *others = headers
+        nginx += [f"location = {path} {{", "    types {}", f"    default_type {media_type};"]
+        nginx += [f"    add_header {name} '{value}';" for name, value in others] + ["}"]
     # A cached 404 would hide the next keyset.
     nginx += [f"location {STATEMENTS_PATH} {{", '    add_header Cache-Control "no-store" always;']
     write_atomic(site / HEADERS_FILE, "\n".join([*static, ""]).encode(), plain=True)

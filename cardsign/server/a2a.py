@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeAlias
 
 from flask import Request, Response, g, request
-from werkzeug.exceptions import HTTPException, PreconditionFailed
+from werkzeug.exceptions import HTTPException, PreconditionFailed, ServiceUnavailable
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card, find_marker
@@ -26,7 +26,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, ServeFault
 from cardsign.publish.generation import Generation
-from cardsign.server.providers import RETRY_SECONDS, Denied, Forbidden, Provider, Unavailable
+from cardsign.server.providers import RETRY_SECONDS, Denied, Provider
 from cardsign.urls import Headers
 
 log = logging.getLogger(__name__)
@@ -99,36 +99,23 @@ def extended_document(body: bytes) -> Document:
 # Errors.
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorKind:
-    """One kind of error (A2A 1.0 5.4).
+#: One kind of error (A2A 1.0 5.4): its JSON-RPC code; its HTTP status over REST, and over JSON-RPC
+#: (200 unless HTTP itself must know); and A2A's reason, for errors of A2A's own.
+ErrorKind: TypeAlias = tuple[int, int, int, str]
 
-    Attributes:
-        rpc_code: The JSON-RPC error code.
-        status: The HTTP status over REST.
-        reason: A2A's reason, for errors of A2A's own.
-        rpc_status: The HTTP status over JSON-RPC; 200 unless HTTP itself must know.
-    """
-
-    rpc_code: int
-    status: int
-    reason: str = ""
-    rpc_status: int = 200
-
-
-PARSE_ERROR: Final = ErrorKind(-32700, 400)
-INVALID_REQUEST: Final = ErrorKind(-32600, 400)
-METHOD_NOT_FOUND: Final = ErrorKind(-32601, 404)
-INVALID_PARAMS: Final = ErrorKind(-32602, 400)
-TOO_LARGE: Final = ErrorKind(-32600, 413, rpc_status=413)
-UNSUPPORTED: Final = ErrorKind(-32004, 400, "UNSUPPORTED_OPERATION")
-NOT_CONFIGURED: Final = ErrorKind(-32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
-BAD_VERSION: Final = ErrorKind(-32009, 400, "VERSION_NOT_SUPPORTED")
+PARSE_ERROR: Final[ErrorKind] = (-32700, 400, 200, "")
+INVALID_REQUEST: Final[ErrorKind] = (-32600, 400, 200, "")
+METHOD_NOT_FOUND: Final[ErrorKind] = (-32601, 404, 200, "")
+INVALID_PARAMS: Final[ErrorKind] = (-32602, 400, 200, "")
+TOO_LARGE: Final[ErrorKind] = (-32600, 413, 413, "")
+UNSUPPORTED: Final[ErrorKind] = (-32004, 400, 200, "UNSUPPORTED_OPERATION")
+NOT_CONFIGURED: Final[ErrorKind] = (-32007, 400, 200, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+BAD_VERSION: Final[ErrorKind] = (-32009, 400, 200, "VERSION_NOT_SUPPORTED")
 # A2A leaves authentication without a code; -32000 is JSON-RPC's first for servers, and A2A's
 # own begin at -32001. The HTTP status and the challenge are what a client acts upon.
-UNAUTHENTICATED: Final = ErrorKind(-32000, 401, rpc_status=401)
-FORBIDDEN: Final = ErrorKind(-32000, 403, rpc_status=403)
-UNAVAILABLE: Final = ErrorKind(-32000, 503, rpc_status=503)
+UNAUTHENTICATED: Final[ErrorKind] = (-32000, 401, 401, "")
+FORBIDDEN: Final[ErrorKind] = (-32000, 403, 403, "")
+UNAVAILABLE: Final[ErrorKind] = (-32000, 503, 503, "")
 
 
 #: By the code of the reader; any other is a parse error.
@@ -142,14 +129,17 @@ class A2AError(HTTPException):
     """A request is refused. The description is for a person at the other end.
 
     Attributes:
-        kind: The kind of error.
+        rpc_code: The JSON-RPC error code.
+        rpc_status: The HTTP status over JSON-RPC.
+        reason: A2A's own, or empty.
         challenges: Values of ``WWW-Authenticate``, a header line each.
     """
 
     def __init__(self, kind: ErrorKind, message: str, challenges: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.code, self.kind, self.challenges = kind.status, kind, challenges
-        self.retry_after = RETRY_SECONDS if kind is UNAVAILABLE else None
+        self.rpc_code, self.code, self.rpc_status, self.reason = kind
+        self.challenges = challenges
+        self.retry_after = RETRY_SECONDS if kind == UNAVAILABLE else None
 
 
 #: Any other is INVALID_ARGUMENT, or of the server's own INTERNAL.
@@ -173,13 +163,13 @@ def answer_error(error: HTTPException) -> Response:
     message = (error.description if is_explained else "") or HTTPStatus(status).phrase
     if isinstance(error, A2AError):
         headers = PRIVATE
-        if error.kind.reason:
+        if error.reason:
             name, info = "FAILED_PRECONDITION", "type.googleapis.com/google.rpc.ErrorInfo"
-            details = [{"@type": info, "reason": error.kind.reason, "domain": "a2a-protocol.org"}]
+            details = [{"@type": info, "reason": error.reason, "domain": "a2a-protocol.org"}]
     shown: dict[str, Json] = {"code": status, "status": name, "message": message}
     body: dict[str, Json] = {"error": shown | ({"details": details} if details else {})}
     if isinstance(error, A2AError) and request.method == "POST":
-        status, shown = error.kind.rpc_status, {"code": error.kind.rpc_code, "message": message}
+        status, shown = error.rpc_status, {"code": error.rpc_code, "message": message}
         shown |= {"data": details} if details else {}
         body = {"jsonrpc": "2.0", "id": g.get("call_id"), "error": shown}
     response = json_response(body, status, headers)
@@ -345,7 +335,7 @@ class ExtendedCards:
             except Denied as exc:
                 log.info("refused a credential (%s): %s", provider.name, exc)
                 denied.append(exc)
-            except Unavailable as exc:
+            except ServiceUnavailable as exc:
                 log.warning("could not check a credential (%s): %s", provider.name, exc.description)
                 is_unreachable = True
         if is_unreachable:
@@ -353,7 +343,7 @@ class ExtendedCards:
         kind, error, message = UNAUTHENTICATED, "", "send a credential"
         if denied:
             error, message = "invalid_token", "the credential is not valid"
-        if any(isinstance(exc, Forbidden) for exc in denied):
+        if any(exc.is_valid for exc in denied):
             kind, error = FORBIDDEN, "insufficient_scope"
             message = "the credential opens no extended card"
         challenges = dict.fromkeys(provider.challenge(error) for provider in self._providers)

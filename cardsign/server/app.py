@@ -7,20 +7,30 @@ the `Site` of `site.py`, which is exchanged when a publication changes; rules an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ipaddress
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Final, cast
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 from flask import Flask, Response, abort, current_app, request
+from pydantic import IPvAnyNetwork
 from werkzeug import exceptions
 
-from cardsign.publish.generation import ANY_ORIGIN, PublicFile
+from cardsign.publish.generation import ANY_ORIGIN, public_headers
 from cardsign.server import a2a
 from cardsign.server.a2a import NO_SNIFF, NO_STORE, Document
-from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
+from cardsign.server.providers import take_place
+from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings, in_networks, parse_address
 from cardsign.server.site import Agent, Publications, midnight, public_document
-from cardsign.server.traffic import count_requests, limit_rate
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
+
+log = logging.getLogger(__name__)
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
@@ -101,7 +111,7 @@ def show_document(name: str, agent_name: str | None = None) -> Response:
     document = shown.documents.get(path) if shown else None
     is_card = path in (CARD_PATH, LEGACY_CARD_PATH) and agent_name is None
     if publications.settings.placeholder and is_card and not site.agents:
-        document = public_document(PublicFile(PLACEHOLDER, "application/json", 60), None)
+        document = public_document(PLACEHOLDER, public_headers("application/json", 60), None)
     if document is None:
         return answer_interface(path.removeprefix("/"), agent_name)
     sunset = publications.settings.sunset
@@ -178,13 +188,11 @@ def show_catalogue() -> Response:
     first = max(offset, 0)
     shown = agents[first : first + (limit if 0 < limit < MAX_PAGE else MAX_PAGE)]
     cards = b",".join(generation.card for generation in shown)
-    file = PublicFile(
-        b'{"agents":[%b],"total":%d}' % (cards, len(agents)),
-        "application/json",
-        min((generation.max_age for generation in shown), default=0),
-    )
+    body = b'{"agents":[%b],"total":%d}' % (cards, len(agents))
+    max_age = min((generation.max_age for generation in shown), default=0)
     newest = max((generation.published_at for generation in shown), default=None)
-    return answer_public(public_document(file, newest))
+    headers = public_headers("application/json", max_age)
+    return answer_public(public_document(body, headers, newest))
 
 
 def show_probe() -> Response:
@@ -221,11 +229,11 @@ def read_body() -> bytes:
 
     Raises:
         a2a.A2AError: It says that it is too long.
-        Unavailable: There is no place.
+        ServiceUnavailable: There is no place.
     """
     if (request.content_length or 0) > a2a.MAX_CALL_BYTES:
         raise a2a.A2AError(a2a.TOO_LARGE, a2a.TOO_LONG)
-    with find_publications().bodies:
+    with take_place(find_publications().bodies):
         body = request.stream.read(a2a.MAX_CALL_BYTES + 1)  # one more, to be told from the limit
     if len(body) <= a2a.MAX_CALL_BYTES:
         request.environ[BODY_WAS_READ] = True
@@ -260,3 +268,111 @@ def finish_response(response: Response) -> Response:
     if has_body and not was_read:
         response.headers["Connection"] = "close"
     return response
+
+
+# Rate limits and metrics, which an operator may switch on; the views know nothing of them.
+
+
+STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: a request waits for it
+_TIMEOUTS: Final = ("socket_timeout", "socket_connect_timeout")
+#: Counters in this process, one for each client and rate.
+MAX_COUNTERS: Final = 16 * 1024
+#: Some proxies write the port behind the address, as URLs do.
+_PORT: Final = re.compile(r"^([0-9.]+|\[[^\]]*\]):[0-9]+$")
+_PREFIX: Final = 64  # bits of an IPv6 address that one client has
+_PROBES: Final = ("show_probe", "show_metrics")
+
+
+def limit_rate(app: Flask, settings: ServerSettings) -> None:
+    """Refuse clients that ask too often, before anything else is done; probes do not count."""
+    from flask_limiter import Limiter
+    from limits.storage import MemoryStorage
+
+    limiter = Limiter(
+        lambda: find_address(
+            request.remote_addr or "", request.headers.get("X-Forwarded-For", ""), settings.proxies
+        ),
+        app=app,
+        application_limits=[settings.rate],
+        application_limits_exempt_when=lambda: (
+            request.method in ("GET", "HEAD") and request.endpoint in _PROBES
+        ),
+        storage_uri=settings.rate_storage,
+        storage_options=dict.fromkeys(_TIMEOUTS, STORAGE_SECONDS),  # type: ignore[arg-type]
+        in_memory_fallback_enabled=True,
+        swallow_errors=True,  # of requests that were under way when the storage went
+    )
+
+    def bound_counters() -> None:
+        # A client with so many addresses gains nothing; refusing new clients would harm others.
+        storage = limiter.storage
+        if isinstance(storage, MemoryStorage) and len(storage.storage) >= MAX_COUNTERS:
+            storage.reset()
+            log.warning("rate limits are counted anew after %d counters", MAX_COUNTERS)
+
+    def answer_too_many(error: exceptions.TooManyRequests) -> Response:
+        limit = limiter.current_limit
+        error.retry_after = max(1, int(limit.reset_at - time.time()) + 1) if limit else 1
+        return a2a.answer_error(error)
+
+    app.before_request_funcs.setdefault(None, []).insert(0, bound_counters)
+    app.register_error_handler(exceptions.TooManyRequests, answer_too_many)
+
+
+def find_address(peer: str, forwarded: str, proxies: tuple[IPvAnyNetwork, ...]) -> str:
+    """Return the address that a request comes from; of IPv6 the network.
+
+    Args:
+        peer: Where the connection comes from.
+        forwarded: What ``X-Forwarded-For`` says, which counts from proxies alone.
+        proxies: Their networks.
+    """
+    address, addresses = peer, forwarded.split(",")
+    while in_networks(address, proxies) and addresses and (nearer := addresses.pop().strip()):
+        address = _PORT.sub(r"\1", nearer).strip("[]")
+    parsed = parse_address(address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((parsed, _PREFIX), strict=False))
+    return str(parsed or "unknown")
+
+
+def count_requests(app: Flask, publications: Publications) -> None:
+    """Count the answers of an application, and tell the counts of all workers at ``/metrics``.
+
+    No label holds what a client chose: the endpoint is the view that answered.
+    """
+    import prometheus_client as prometheus
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    own = prometheus.CollectorRegistry()
+    requests = prometheus.Counter(
+        "cardsign_requests", "Requests answered.", ("endpoint", "status"), registry=own
+    )
+
+    def count(response: Response) -> Response:
+        if request.endpoint != "show_metrics":
+            requests.labels(request.endpoint or "none", response.status_code).inc()
+        return response
+
+    def show_metrics() -> Response:
+        counts = MultiProcessCollector(prometheus.CollectorRegistry())
+        metrics = chain(counts.collect(), make_gauges(publications))
+        text = prometheus.generate_latest(SimpleNamespace(collect=lambda: metrics))
+        return Response(text, content_type=prometheus.CONTENT_TYPE_LATEST, headers=NO_STORE)
+
+    app.after_request(count)
+    app.add_url_rule("/metrics", view_func=show_metrics, provide_automatic_options=False)
+
+
+def make_gauges(publications: Publications) -> Iterable[Any]:
+    """Return what is served now, and what is wrong, by agent; the only one has no name."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    gauge = partial(GaugeMetricFamily, labels=["agent"])
+    published = gauge("cardsign_published_timestamp_seconds", "When it was published.")
+    problems = gauge("cardsign_problems", "What the log says is wrong with it.")
+    for name, agent in publications.site.agents.items():
+        published.add_metric([name], agent.generation.published_at.timestamp())
+    for name, lines in publications.problems.items():
+        problems.add_metric([name], len(lines))
+    return published, problems

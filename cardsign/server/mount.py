@@ -30,6 +30,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG
 from cardsign.server.app import BODY_WAS_READ, CATALOGUE_PATH, REFUSAL, create_app
+from cardsign.server.providers import take_place
 from cardsign.server.settings import DEFAULT_SETTINGS, INSTANT, ServerSettings
 from cardsign.server.site import Publications
 from cardsign.urls import EXTENDED_PATH, STATEMENTS_PATH
@@ -41,6 +42,7 @@ Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
 #: gRPC-Web and Connect name their method in the path; in A2A 0.3 the second is the extended card's.
@@ -155,12 +157,6 @@ def _may_ask_for_card(body: bytes) -> bool:
     return any(isinstance(value, str) and value in CARD_METHODS for value in members.values())
 
 
-class _CardMethodInLongBody(exceptions.RequestEntityTooLarge):
-    """A body that is passed on piece by piece may name a card method."""
-
-    description = TOO_LONG
-
-
 class _CardMethodScanner:
     """Tells whether any reader of JSON, however lenient, might find a card method in a body.
 
@@ -206,8 +202,10 @@ class WsgiMount(_Mount):
         try:
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer
-        except _CardMethodInLongBody as error:
-            environ[REFUSAL], raised = error, sys.exc_info()
+        except exceptions.RequestEntityTooLarge as error:
+            if environ.get(REFUSAL) is not error:  # the agent's own
+                raise
+            raised = sys.exc_info()
             # The agent may have begun to answer.
             return self._cards(
                 environ, lambda status, headers, _=None: start_response(status, headers, raised)
@@ -218,7 +216,7 @@ class WsgiMount(_Mount):
         stream, body = get_input_stream(environ), b""
         is_long = (get_content_length(environ) or 0) > MAX_CALL_BYTES
         try:
-            with self._publications.bodies:
+            with take_place(self._publications.bodies):
                 while not is_long and (piece := stream.read(MAX_CALL_BYTES + 1 - len(body))):
                     body += piece
                     is_long = len(body) > MAX_CALL_BYTES
@@ -226,7 +224,7 @@ class WsgiMount(_Mount):
             environ[REFUSAL] = error
             return True
         if is_long:
-            environ["wsgi.input"] = BufferedReader(_ScannedInput(body, stream))
+            environ["wsgi.input"] = BufferedReader(_ScannedInput(body, stream, environ))
             return False
         environ["wsgi.input"], environ[BODY_WAS_READ] = BytesIO(body), True
         return _may_ask_for_card(body)
@@ -235,12 +233,13 @@ class WsgiMount(_Mount):
 class _ScannedInput(RawIOBase):
     """A stream of which the beginning was read; it gives nothing that may name a card method.
 
-    It raises :class:`_CardMethodInLongBody` instead, and does so from then on.
+    It raises a refusal of the request instead, from then on, which stands in the environment too.
     """
 
-    def __init__(self, beginning: bytes, rest: Any) -> None:
-        self._beginning, self._rest = BytesIO(beginning), rest
+    def __init__(self, beginning: bytes, rest: Any, environ: WSGIEnvironment) -> None:
+        self._beginning, self._rest, self._environ = BytesIO(beginning), rest, environ
         self._scanner = _CardMethodScanner()
+        self._refusal = exceptions.RequestEntityTooLarge(TOO_LONG)
 
     def readable(self) -> bool:
         return True
@@ -249,7 +248,8 @@ class _ScannedInput(RawIOBase):
         data = self._beginning.read(len(buffer)) or self._rest.read(len(buffer))
         if self._scanner.feed(data):
             self._rest = self._beginning  # no more of it is read
-            raise _CardMethodInLongBody
+            self._environ[REFUSAL] = self._refusal
+            raise self._refusal
         buffer[: len(data)] = data
         return len(data)
 
@@ -276,7 +276,8 @@ class AsgiMount(_Mount):
             if not is_whole and await _pass_scanned(self._app, scope, receive, send):
                 return
             if not is_whole:
-                environ[REFUSAL], is_for_cards = _CardMethodInLongBody(), True
+                environ[REFUSAL] = exceptions.RequestEntityTooLarge(TOO_LONG)
+                is_for_cards = True
         if not is_for_cards:
             await self._app(scope, receive, send)
             return

@@ -19,8 +19,8 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
@@ -44,7 +44,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import file_stamp
-from cardsign.jose.jwt import MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
+from cardsign.jose.jwt import MAX_TOKEN_CHARS, check_claims, read_token
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
 from cardsign.server.settings import ProviderSettings, ServerSettings, in_networks
@@ -70,30 +70,35 @@ Claims: TypeAlias = Mapping[str, Json]
 
 
 class Denied(Exception):
-    """The credential is there and opens nothing. The message is for the operator's log."""
+    """The credential is there and opens nothing. The message is for the operator's log.
 
-
-class Forbidden(Denied):
-    """The credential is valid, and the settings name no card for its holder."""
-
-
-class Unavailable(ServiceUnavailable):
-    """Nobody could be asked whether the credential is valid, or too many wait."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem, retry_after=RETRY_SECONDS)
-
-
-class Places(BoundedSemaphore):
-    """How many requests may wait at a time for slow bodies, or for other hosts: ``with places:``.
-
-    A request without a place gets :class:`Unavailable`, and is told to come back.
+    Attributes:
+        is_valid: Whether it is a good one, for whose holder the settings name no card.
     """
 
-    def __enter__(self, *_: object) -> bool:
-        if not self.acquire(blocking=False):
-            raise Unavailable("too many requests wait; try again later")
-        return True
+    def __init__(self, problem: str, *, is_valid: bool = False) -> None:
+        super().__init__(problem)
+        self.is_valid = is_valid
+
+
+def unavailable(problem: str) -> ServiceUnavailable:
+    """Return the refusal where nobody can say if a credential is valid, or too many wait."""
+    return ServiceUnavailable(problem, retry_after=RETRY_SECONDS)
+
+
+@contextmanager
+def take_place(places: BoundedSemaphore) -> Iterator[None]:
+    """Hold one of the places for requests that wait for slow bodies, or for other hosts.
+
+    Raises:
+        ServiceUnavailable: There is none; the client is told to come back.
+    """
+    if not places.acquire(blocking=False):
+        raise unavailable("too many requests wait; try again later")
+    try:
+        yield
+    finally:
+        places.release()
 
 
 class Provider:
@@ -101,7 +106,7 @@ class Provider:
 
     Args:
         settings: What the operator says of it.
-        hosts: Places for who waits for another host.
+        hosts: BoundedSemaphore for who waits for another host.
         now: Unix seconds.
 
     Attributes:
@@ -121,7 +126,7 @@ class Provider:
     #: but what it was asked for is not asked again for a while.
     asks_about_token: ClassVar[bool] = True
 
-    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+    def __init__(self, settings: ProviderSettings, hosts: BoundedSemaphore, now: Now) -> None:
         self.settings, self._hosts, self._now = settings, hosts, now
         self.name = f"{settings.type} {settings.issuer}".rstrip()
         self._secret = read_secret(settings.client or settings.secret)
@@ -140,7 +145,7 @@ class Provider:
 
         Raises:
             Denied: The credential is not valid, or opens no card.
-            Unavailable: Nobody could say, or too many others wait for the one who could.
+            ServiceUnavailable: Nobody could say, or too many others wait for the one who could.
         """
         credential = self.read_credential(request)
         return None if credential is None else self.check(credential)
@@ -166,7 +171,7 @@ class Provider:
         """Return whose card a credential opens.
 
         Raises:
-            Denied, Unavailable: As :meth:`find_audience`.
+            Denied, ServiceUnavailable: As :meth:`find_audience`.
         """
         raise NotImplementedError
 
@@ -174,7 +179,7 @@ class Provider:
         """Return the audience of the first rule that holds, or the one of all callers.
 
         Raises:
-            Forbidden: There is none.
+            Denied: There is none.
         """
         for rule in self.settings.rules:
             value = claims.get(rule.claim)
@@ -183,7 +188,7 @@ class Provider:
             if rule.value in value if isinstance(value, list) else rule.value == value:
                 return rule.opens
         if self.settings.opens is None:
-            raise Forbidden("no rule names this caller")
+            raise Denied("no rule names this caller", is_valid=True)
         return self.settings.opens
 
     def challenge(self, error: str) -> str:
@@ -206,12 +211,12 @@ class Provider:
 
         Raises:
             Denied: It says no to the token, or what cannot be read.
-            Unavailable: It gives no answer, or none to us.
+            ServiceUnavailable: It gives no answer, or none to us.
         """
         asked = parse_url(url)
         # Callers must not queue up behind a host that does not answer.
         if 0 <= self._now() - self._failed.get(asked.origin, -math.inf) < RETRY_SECONDS:
-            raise Unavailable(f"{asked.origin} gave no answer a moment ago")
+            raise unavailable(f"{asked.origin} gave no answer a moment ago")
         networks = self.settings.networks
         named = filter(None, (self.settings.url, self.settings.issuer))
         origins = frozenset(parse_url(text).origin for text in named)
@@ -230,8 +235,9 @@ class Provider:
             problem = f"{asked.origin} answers {exc.status}"
             if not self.asks_about_token:
                 raise self.fail(url, problem) from exc
-            is_denied = 400 <= exc.status < 500 and exc.status not in self.refusals_of_us
-            raise (Denied if is_denied else Unavailable)(problem) from exc
+            if 400 <= exc.status < 500 and exc.status not in self.refusals_of_us:
+                raise Denied(problem) from exc
+            raise unavailable(problem) from exc
         except (FetchFailed, JsonRefused) as exc:
             is_answer = isinstance(exc, JsonRefused) or exc.code in _UNREADABLE_ANSWERS
             if self.asks_about_token and is_answer:
@@ -239,11 +245,11 @@ class Provider:
             shown = str(replace(asked, query=""))  # a query may hold a secret
             raise self.fail(url, str(exc).replace(str(asked), shown)) from exc
 
-    def fail(self, url: str, problem: str) -> Unavailable:
+    def fail(self, url: str, problem: str) -> ServiceUnavailable:
         """Return what is raised where a host gave no answer; it is not asked for a while."""
         asked = parse_url(url)
         self._failed[asked.origin] = self._now()
-        return Unavailable(f"asking {replace(asked, query='')}: {problem}")
+        return unavailable(f"asking {replace(asked, query='')}: {problem}")
 
 
 class StaticTokens(Provider):
@@ -253,7 +259,7 @@ class StaticTokens(Provider):
     leaves the last good ones.
     """
 
-    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+    def __init__(self, settings: ProviderSettings, hosts: BoundedSemaphore, now: Now) -> None:
         super().__init__(settings, hosts, now)
         self._tokens: dict[str, Token] = {}
         self._stamp: object = ()
@@ -343,7 +349,7 @@ class Jwt(Provider):
 
     asks_about_token = False  # but for its keys
 
-    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+    def __init__(self, settings: ProviderSettings, hosts: BoundedSemaphore, now: Now) -> None:
         issuer, url = settings.issuer, settings.url
         if settings.type == "azure_ad":
             issuer = azure_issuer({"tenant": settings.tenant})
@@ -361,7 +367,7 @@ class Jwt(Provider):
             check_claims(
                 claims, issuer=self.settings.issuer, audience=self.settings.aud, now=self._now()
             )
-        except TokenRefused as exc:
+        except ValueError as exc:
             raise Denied(str(exc)) from exc
         return self.choose_audience(claims)
 
@@ -369,12 +375,12 @@ class Jwt(Provider):
         """Return the key of a kid; an unknown one may be new, which is asked once a minute."""
         age = self._now() - self._asked_at
         if not 0 <= age < (KEYS_SECONDS if kid in self._keys else REFRESH_SECONDS):
-            with self._hosts, self._lock:  # who waits for the other has a place too
+            with take_place(self._hosts), self._lock:  # who waits for the other has a place too
                 if not 0 <= self._now() - self._asked_at < REFRESH_SECONDS:
                     self._refresh_keys()
         elif age >= KEYS_SECONDS - REFRESH_SECONDS and not self._lock.locked():
             # One caller asks before the keys end, so that none must wait; they are good till then.
-            with suppress(Unavailable), self._hosts, self._lock:
+            with suppress(ServiceUnavailable), take_place(self._hosts), self._lock:
                 self._refresh_keys()
         return self._keys.get(kid)
 
@@ -420,7 +426,7 @@ class Introspection(Provider):
             raise Denied("the token is empty or too long")
         form = {"token": credential, "token_type_hint": "access_token"}
         ours = base64.b64encode(self._secret.encode()).decode()
-        with self._hosts:
+        with take_place(self._hosts):
             claims = self.ask(
                 self.settings.url,
                 form=urlencode(form, errors="surrogateescape").encode(),
@@ -454,7 +460,7 @@ class AwsSts(Provider):
     def check(self, credential: str) -> str:
         """As :meth:`Provider.check`."""
         url = self._check_url(credential.removeprefix(STS_PREFIX))
-        with self._hosts:
+        with take_place(self._hosts):
             answer = self.ask(url)
         response = members_of(answer.get("GetCallerIdentityResponse"))
         result = members_of(response.get("GetCallerIdentityResult"))
@@ -490,7 +496,9 @@ CLASSES: Final[dict[ProviderType, type[Provider]]] = {
 }
 
 
-def make_providers(settings: ServerSettings, hosts: Places, now: Now) -> tuple[Provider, ...]:
+def make_providers(
+    settings: ServerSettings, hosts: BoundedSemaphore, now: Now
+) -> tuple[Provider, ...]:
     """Return the providers of a server; its own token file comes before all others.
 
     Raises:

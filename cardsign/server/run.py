@@ -321,20 +321,18 @@ def follow_parent(look: Callable[[], None] = lambda: None) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-class _Message(logging.Formatter):
-    """Writes a line for the operator; of an event the message alone, which is JSON."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        if record.name == "cardsign.events":
-            return text
-        return f"cardsign: {'warning: ' if record.levelno == logging.WARNING else ''}{text}"
-
-
 def log_to_stderr() -> None:
-    """Write what the server has to say to stderr."""
+    """Write what the server has to say to stderr, a line each; events as the JSON that they are."""
+
+    def add_prefix(record: logging.LogRecord) -> bool:
+        warning = "warning: " if record.levelno == logging.WARNING else ""
+        # The message of an event is JSON.
+        record.prefix = "" if record.name == "cardsign.events" else f"cardsign: {warning}"
+        return True
+
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Message("%(message)s"))
+    handler.addFilter(add_prefix)
+    handler.setFormatter(logging.Formatter("%(prefix)s%(message)s"))
     logger = logging.getLogger("cardsign")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)
@@ -416,10 +414,10 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
         run_server(server, partial(_load_verdicts, open_batch))
 
 
-def _load_verdicts(open_batch: Callable[[], Batch]) -> WholeRequests:
+def _load_verdicts(open_batch: Callable[[], Batch]) -> mount.AsgiApp:
     log_to_stderr()
     follow_parent()
-    return WholeRequests(create_verdict_app(open_batch))
+    return answer_whole_requests(create_verdict_app(open_batch))
 
 
 def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
@@ -478,19 +476,17 @@ def _show_fault(fault: CardsignError) -> Response:
     return json_response({"error": fault.finding.to_json()}, 503 if is_ours else 400, NO_STORE)
 
 
-class WholeRequests:
-    """The ASGI application that reads a request whole, and then has `app` answer it.
+def answer_whole_requests(app: Flask) -> mount.AsgiApp:
+    """Return the ASGI application that reads a request whole, and then has `app` answer it.
 
     A client that sends nothing holds a connection, and no thread. A card waits for one of a few
     threads, and a question about health for none.
     """
+    judging = ThreadPoolExecutor(_JUDGED_AT_A_TIME, "cardsign")
+    # Also a question about health may have to read the policy, from a disk that is slow.
+    others = ThreadPoolExecutor(1, "cardsign-health")
 
-    def __init__(self, app: Flask) -> None:
-        self._app, self._threads = app, ThreadPoolExecutor(_JUDGED_AT_A_TIME, "cardsign")
-        # Also a question about health may have to read the policy, from a disk that is slow.
-        self._others = ThreadPoolExecutor(1, "cardsign-health")
-
-    async def __call__(self, scope: mount.Scope, receive: mount.Receive, send: mount.Send) -> None:
+    async def answer(scope: mount.Scope, receive: mount.Receive, send: mount.Send) -> None:
         """Answer a request; a body that is too long or too slow is not read to its end."""
         environ, body = mount.make_environ(scope), b""
         try:
@@ -503,8 +499,10 @@ class WholeRequests:
         except TimeoutError:
             environ[REFUSAL] = exceptions.RequestTimeout()
         environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        threads = self._threads if scope["method"] == "POST" else self._others
-        await mount.answer_by_wsgi(self._app, environ, send, threads)
+        threads = judging if scope["method"] == "POST" else others
+        await mount.answer_by_wsgi(app, environ, send, threads)
+
+    return answer
 
 
 @contextlib.contextmanager

@@ -86,11 +86,10 @@ INSTANT: Final = frozenset({"static_token", "api_key", "basic", "mtls"})
 LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
+_TABLE: Final = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
 
 
-class AudienceRule(_Table):
+class AudienceRule(BaseModel):
     """Which callers get the card of an audience, by what is known of them.
 
     Attributes:
@@ -99,12 +98,14 @@ class AudienceRule(_Table):
         opens: The audience of the extended card.
     """
 
+    model_config = _TABLE
+
     claim: str
     value: str
     opens: _Audience
 
 
-class ProviderSettings(_Table):
+class ProviderSettings(BaseModel):
     """One kind of caller. Holds no secret, but where to read one.
 
     Attributes:
@@ -125,6 +126,8 @@ class ProviderSettings(_Table):
         networks: Private networks in which the provider may be reached.
         insecure_loopback_http: For tests: the provider is on this machine.
     """
+
+    model_config = _TABLE
 
     type: ProviderType
     opens: _Audience | None = None
@@ -168,7 +171,7 @@ class ProviderSettings(_Table):
             )
 
 
-class ServerSettings(_Table):
+class ServerSettings(BaseModel):
     """How a publication is served. Holds no secret; can be pickled for a worker process.
 
     Attributes:
@@ -194,6 +197,8 @@ class ServerSettings(_Table):
         access_log: Whether each request is a line on stderr.
         metrics: Whether ``/metrics`` tells Prometheus what was answered; needs the extra metrics.
     """
+
+    model_config = _TABLE
 
     format: Literal[1] = 1
     token_file: _File | None = None

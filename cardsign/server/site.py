@@ -43,16 +43,16 @@ from cardsign.publish.generation import (
     CURRENT_FILE,
     MAX_STATEMENT_AGE,
     Generation,
-    PublicFile,
     load_current,
     public_files,
+    public_headers,
 )
 from cardsign.server.a2a import Document, ExtendedCards, etag_of
-from cardsign.server.providers import Places, make_providers
+from cardsign.server.providers import make_providers
 from cardsign.server.settings import ServerSettings
 from cardsign.statements.envelope import StatementRefused
 from cardsign.times import utc
-from cardsign.urls import AGENT_NAME, CARD_PATH, EXTENDED_PATH, STATEMENTS_PATH, parse_url
+from cardsign.urls import AGENT_NAME, CARD_PATH, EXTENDED_PATH, STATEMENTS_PATH, Headers, parse_url
 
 log = logging.getLogger(__name__)
 #: Its messages are lines of JSON; `cardsign serve` writes them to stderr as they are.
@@ -197,8 +197,8 @@ class Publications:
     ) -> None:
         self.location, self.settings, self.now = location, settings, now
         quarter = settings.threads // 4  # so that GET always finds a thread
-        self.bodies = Places(quarter)
-        self._providers = make_providers(settings, Places(quarter), now)
+        self.bodies = threading.BoundedSemaphore(quarter)
+        self._providers = make_providers(settings, threading.BoundedSemaphore(quarter), now)
         self._site = self._newest = Site()
         self._moment = 0.0  # of the newest site, in Unix seconds
         self._stamps: dict[str, FileStamp | None] = {}
@@ -371,10 +371,10 @@ def _list_agents(location: Path) -> Iterator[str]:
 # The documents of an agent.
 
 
-def public_document(file: PublicFile, published: datetime | None) -> Document:
+def public_document(body: bytes, headers: Headers, published: datetime | None) -> Document:
     """Return a document for everybody, which pages of any origin may read."""
     changed = (("Last-Modified", http_date(published)),) if published else ()
-    return Document(file.body, (*file.headers, *changed, ("ETag", etag_of(file.body))))
+    return Document(body, (*headers, *changed, ("ETag", etag_of(body))))
 
 
 def public_documents(generation: Generation, settings: ServerSettings) -> dict[str, Document]:
@@ -389,13 +389,15 @@ def public_documents(generation: Generation, settings: ServerSettings) -> dict[s
     issuers = [provider.issuer for provider in settings.providers if provider.issuer]
     card = parse_object(generation.card) if generation.card else {}
     for path, body in resource_metadata(card, issuers).items():
-        files[path] = PublicFile(body, "application/json", generation.max_age)
+        files[path] = body, public_headers("application/json", generation.max_age)
     published = generation.published_at
-    documents = {path: public_document(file, published) for path, file in files.items()}
+    documents = {path: public_document(*file, published) for path, file in files.items()}
     if generation.legacy_card is not None:
-        file = replace(files[CARD_PATH], own_headers=(("Vary", "A2A-Version"),))
-        older = public_document(replace(file, body=generation.legacy_card), published)
-        documents[CARD_PATH] = replace(public_document(file, published), older=older)
+        vary = ("Vary", "A2A-Version")
+        headers = public_headers("application/json", generation.max_age, vary)
+        older = public_document(generation.legacy_card, headers, published)
+        current = public_document(generation.card, headers, published)
+        documents[CARD_PATH] = replace(current, older=older)
     return documents
 
 
@@ -472,8 +474,8 @@ def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
         text, until = make()
     ends = until.timestamp() if until and until > utc(now) else math.inf
     age = int(min(generation.max_age, MAX_STATEMENT_AGE, ends - now))
-    file = PublicFile(text.encode(), "text/html; charset=utf-8", age, PAGE_HEADERS)
-    return public_document(file, None), ends
+    headers = public_headers("text/html; charset=utf-8", age, *PAGE_HEADERS)
+    return public_document(text.encode(), headers, None), ends
 
 
 # The event of a publication.

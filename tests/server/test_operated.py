@@ -52,10 +52,10 @@ def test_nginx_serves_an_export_as_the_server_would(
         nginx(tmp_path, authority, config, **{"/srv/out": str(tmp_path / "out")}) as url,
         asking(authority) as http,
     ):
-        for path, file in public_files(generation).items():
+        for path, (body, headers) in public_files(generation).items():
             answer = http.get(url + path)
-            assert (answer.status_code, answer.content) == (200, file.body)
-            for name, value in file.headers:
+            assert (answer.status_code, answer.content) == (200, body)
+            for name, value in headers:
                 assert answer.headers[name] == value
             held = http.get(url + path, headers={"If-None-Match": answer.headers["ETag"]})
             assert held.status_code == 304

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any, get_args
 from urllib.parse import quote
 
@@ -24,7 +25,7 @@ from cardsign.card.security import ProviderType, schemes_of
 from cardsign.errors import UsageFault
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.providers import Places, make_providers
+from cardsign.server.providers import make_providers
 from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSettings
 from tests.net.authorities import Authority
 from tests.publish.publications import PUBLIC, publish_cards
@@ -229,7 +230,7 @@ TAKERS |= {"oidc": {"oidc", "static_token"}, "azure_ad": {"azure_ad", "static_to
 def takers_of(scheme: Any) -> set[str]:
     """The types of providers, of all that there are, which take a scheme of a card."""
     chosen = [ProviderSettings(type=name, rules=RULES, **SETTINGS[name]) for name in SETTINGS]
-    made = make_providers(ServerSettings(providers=tuple(chosen)), Places(4), time.time)
+    made = make_providers(ServerSettings(providers=tuple(chosen)), BoundedSemaphore(4), time.time)
     (parsed,) = schemes_of({"securitySchemes": {"s": scheme}}).values()
     return {provider.settings.type for provider in made if provider.gives(parsed)}
 

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
 import pytest
 
 from cardsign.errors import ServeFault, UsageFault
-from cardsign.server.providers import Denied, Places, StaticTokens
+from cardsign.server.providers import Denied, StaticTokens
 from cardsign.server.settings import ProviderSettings
 from cardsign.server.tokens import (
     create_token,
@@ -50,7 +51,7 @@ def test_a_token_file_is_read_line_by_line(content: str, expected: list[Any] | i
 def tokens_of(path: Path, now: Callable[[], float]) -> StaticTokens:
     """The provider of a token file."""
     settings = ProviderSettings(type="static_token", token_file=path)
-    return StaticTokens(settings, Places(1), now)
+    return StaticTokens(settings, BoundedSemaphore(1), now)
 
 
 @pytest.mark.parametrize(

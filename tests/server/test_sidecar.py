@@ -26,7 +26,13 @@ from cardsign.batch import Batch
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.run import WholeRequests, create_verdict_app, hold_place, serve_verdicts
+from cardsign.server.mount import AsgiApp
+from cardsign.server.run import (
+    answer_whole_requests,
+    create_verdict_app,
+    hold_place,
+    serve_verdicts,
+)
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
@@ -165,7 +171,7 @@ def open_keys() -> Batch:
 
 
 async def sent_after(
-    app: WholeRequests, *messages: dict[str, Any], method: str = "POST", path: str = "/verify"
+    app: AsgiApp, *messages: dict[str, Any], method: str = "POST", path: str = "/verify"
 ) -> Messages:
     """What is sent to a client who sends these messages, and then nothing more."""
     waiting, sent = iter(messages), Messages()
@@ -204,7 +210,7 @@ def test_neither_cards_nor_a_slow_policy_stop_another_request() -> None:
             await asyncio.sleep(0.01)
 
     async def ask_many() -> None:
-        app = WholeRequests(create_verdict_app(open_slowly))
+        app = answer_whole_requests(create_verdict_app(open_slowly))
 
         def probe() -> Any:
             return sent_after(app, {"type": "http.request"}, method="GET", path="/healthz")
@@ -246,7 +252,9 @@ def test_what_does_not_come_whole_in_time_is_not_judged(
     caplog.set_level("INFO", "cardsign")
     if status == 408:
         monkeypatch.setattr("cardsign.server.run.BODY_SECONDS", 0.01)
-    start, end = asyncio.run(sent_after(WholeRequests(create_verdict_app(open_keys)), *messages))
+    start, end = asyncio.run(
+        sent_after(answer_whole_requests(create_verdict_app(open_keys)), *messages)
+    )
     assert start["status"] == status
     assert ((b"connection", b"close") in start["headers"]) is (status != 200)
     assert (b"verdict" in end["body"]) is (status == 200)

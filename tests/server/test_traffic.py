@@ -9,9 +9,9 @@ from ipaddress import ip_network
 
 import pytest
 
+from cardsign.server.app import find_address
 from cardsign.server.run import make_server
 from cardsign.server.settings import ServerSettings
-from cardsign.server.traffic import find_address
 from tests.server.served import Site, serve
 from tests.support import each_case
 
@@ -24,7 +24,7 @@ def test_O18_counters_are_bounded(
     site: Site, monkeypatch: pytest.MonkeyPatch, most: int, status: int
 ) -> None:
     """When they are full, counting begins anew: nobody new is refused, and a line says so."""
-    monkeypatch.setattr("cardsign.server.traffic.MAX_COUNTERS", most)
+    monkeypatch.setattr("cardsign.server.app.MAX_COUNTERS", most)
     client = serve(site.directory, ServerSettings(rate="1/day"))
     asked = [
         client.get(CARD, environ_overrides={"REMOTE_ADDR": f"192.0.2.{number}"}).status_code
