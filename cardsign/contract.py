@@ -114,7 +114,7 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
     is_response = "status" in envelope
     member, code = ("output", "envelope.output") if is_response else ("input", "envelope.input")
     key = skill, f"{member}_schema"
-    schemas = [part.schema for part in skill_schemas(card) if (part.skill, part.kind) == key]
+    schemas = [schema for *named, _, schema in skill_schemas(card) if tuple(named) == key]
     if member not in envelope:
         return
     for schema in schemas or [None]:

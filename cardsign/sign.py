@@ -291,7 +291,7 @@ def is_safe(card: Card, payload: Payload) -> bool:
 
 def _matters(part: Uncovered) -> bool:
     """Return whether something of a security member is lost that says who may call, and how."""
-    if part.excuse not in (None, profiles.Excuse.DROPPED_BY_VALUE):
+    if part.excuse not in (None, "DROPPED_BY_VALUE"):
         return False
     tokens = part.tokens
     if tokens[0] not in ("securitySchemes", "security_schemes"):
@@ -547,8 +547,7 @@ def note_interfaces(document: Mapping[str, Json]) -> Iterator[Finding]:
 
 def _lost(payload: Payload) -> list[Uncovered]:
     """Return what a payload leaves open, but for defaults, which say what their absence says."""
-    harmless = profiles.Excuse.SCHEMA_DEFAULT
-    return [part for part in payload.uncovered if part.excuse is not harmless]
+    return [part for part in payload.uncovered if part.excuse != "SCHEMA_DEFAULT"]
 
 
 def _in_words(lost: Sequence[Uncovered]) -> str:

@@ -262,21 +262,9 @@ SCHEMA_MEMBERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SkillSchema:
-    """One schema of a skill, wherever the card keeps it.
-
-    Attributes:
-        skill: The id; empty where it has none.
-        kind: ``input_schema`` or ``output_schema``.
-        tokens: Where it stands.
-        schema: As it stands there.
-    """
-
-    skill: str
-    kind: str
-    tokens: _Tokens
-    schema: Json
+#: One schema of a skill, wherever the card keeps it: the skill's id, empty where it has none;
+#: ``input_schema`` or ``output_schema``; where it stands; and the schema.
+SkillSchema: TypeAlias = tuple[str, str, _Tokens, Json]
 
 
 def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[str, Json]:
@@ -339,7 +327,7 @@ def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
         for kind, spellings in SCHEMA_MEMBERS.items():
             for member in spellings:
                 if member in owner:
-                    yield SkillSchema(skill_id, kind, (*tokens, member), owner[member])
+                    yield skill_id, kind, (*tokens, member), owner[member]
 
 
 def contract_member(document: Mapping[str, Json], name: str) -> tuple[_Tokens, Json]:

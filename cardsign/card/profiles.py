@@ -32,7 +32,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
@@ -273,12 +272,10 @@ RUST_ALG: Final = "ES256"  # it verifies no other
 # the card, except the closed table of `Excuse`.
 
 
-class Excuse(Enum):
-    """Why an uncovered part does not count against the card. The table is closed."""
-
-    SCHEMA_DEFAULT = "a schema default outside the security members"
-    SAME_AS_1_0 = "a 0.3 member equal to what the covered 1.0 data gives"
-    DROPPED_BY_VALUE = "an empty value that the accepted lossy profile drops"
+#: Why an uncovered part does not count against the card: it is a schema default outside the
+#: security members; a 0.3 member equal to what the covered 1.0 data gives; or an empty value that
+#: the accepted lossy profile drops. The table is closed.
+Excuse: TypeAlias = Literal["SCHEMA_DEFAULT", "SAME_AS_1_0", "DROPPED_BY_VALUE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +339,7 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """
     if payload.rewritten is None:  # nothing was changed
         return _NOTHING_OPEN
-    harmless = (Excuse.SCHEMA_DEFAULT, Excuse.SAME_AS_1_0)
+    harmless = ("SCHEMA_DEFAULT", "SAME_AS_1_0")
     parts = [part for part in payload.uncovered if part.excuse not in harmless]
     if not parts:
         return _NOTHING_OPEN
@@ -399,7 +396,7 @@ class _Walk:
             place = (*tokens, token)
             if child not in self.held:
                 by_value = self.is_lossy and field is not None and _is_empty(child, field)
-                excuse = Excuse.DROPPED_BY_VALUE if by_value else None
+                excuse: Excuse | None = "DROPPED_BY_VALUE" if by_value else None
                 yield Uncovered(child, place, security, excuse)
             elif is_free:  # at any depth, and whatever stands beside
                 yield from self._elements(child, place, messages, security, field)
@@ -425,13 +422,13 @@ class _Walk:
         if (is_default or (node.value is None and fields)) and not (
             security or any(entry.inherits for entry in fields)
         ):
-            return Excuse.SCHEMA_DEFAULT
+            return "SCHEMA_DEFAULT"
         message = self.messages.get(owner)
         beside = message.value if message is not None and isinstance(message.value, dict) else {}
         if says_the_same(node, tokens, self.payload, beside):
-            return Excuse.SAME_AS_1_0
+            return "SAME_AS_1_0"
         if self.is_lossy and field is not None and _is_empty(node, field, whole=True):
-            return Excuse.DROPPED_BY_VALUE
+            return "DROPPED_BY_VALUE"
         return None
 
 
@@ -457,7 +454,7 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
     return value == "" or (value is False and not field.presence)
 
 
-# Excuse.SAME_AS_1_0: does a 0.3 member say what the covered 1.0 data says? It is held against the
+# SAME_AS_1_0: does a 0.3 member say what the covered 1.0 data says? It is held against the
 # payload and never against the card, whose 1.0 data may be left open as well.
 
 

@@ -318,12 +318,11 @@ def _list_facts(document: _Members, unread: Set[str]) -> _Facts:
             facts.setdefault(("capabilities", name), fact)
     for scheme in _read_schemes(document).values():
         _add_scheme(facts, scheme)
-    for index, schema in enumerate(skill_schemas(document)):
-        key: _Key = ("skills", schema.skill, schema.kind)
+    for index, (skill, kind, tokens, schema) in enumerate(skill_schemas(document)):
+        key: _Key = ("skills", skill, kind)
         key = (*key, str(index)) if key in facts else key
-        label, path = f"`{schema.tokens[-1]}`", reduce(append, schema.tokens, "")
-        direction = schema.kind.removesuffix("_schema")
-        facts[key] = _Fact(_UNKNOWN, label, path, schema.schema, direction)
+        label, path = f"`{tokens[-1]}`", reduce(append, tokens, "")
+        facts[key] = _Fact(_UNKNOWN, label, path, schema, kind.removesuffix("_schema"))
     return facts
 
 
@@ -577,13 +576,13 @@ def diff_tools(
     for _, tool in objects_in(listed):
         schema = tool.get("inputSchema", tool.get("input_schema"))
         tools[_plain(str(tool.get("name")))].append(schema)
-    for skill in skill_schemas(document):
-        if skill.kind == "input_schema":
-            name = _name_tool(_plain(skill.skill), tools)
+    for skill, kind, _, schema in skill_schemas(document):
+        if kind == "input_schema":
+            name = _name_tool(_plain(skill), tools)
             if alike := tools.get(name):
-                changes += compare_schemas(skill.schema, alike.popleft(), "input", skill.skill)
+                changes += compare_schemas(schema, alike.popleft(), "input", skill)
             else:
-                changes.append(("breaking", skill.skill, f"tool {name!r} was removed"))
+                changes.append(("breaking", skill, f"tool {name!r} was removed"))
     changes += [("additive", name, f"tool {name!r} is new") for name in tools if tools[name]]
     findings = _make_findings(change for change in changes if change[0] != "wording")
     return CardDiff(document.get("version"), None, findings, names, must_be_same=True)

@@ -376,7 +376,7 @@ class _AtEndpoint(GuardedTransport):
             return
         call = json.loads(asked)
         result = endpoints.read_answer(answer, call["id"])
-        if isinstance(result, endpoints.RpcError) and result.code == METHOD_NOT_FOUND:
+        if isinstance(result, tuple) and result[0] == METHOD_NOT_FOUND:
             raise CallFailed(
                 "call.no_interface",
                 f"{self._endpoint.url} does not know {call['method']}; an agent that knows "

@@ -67,7 +67,7 @@ def skills(subject: LintedCard) -> Iterator[Breach]:
 
     The schemas of a skill may stand in an extension.
     """
-    schemas = {(entry.skill, entry.kind) for entry in skill_schemas(subject.document)}
+    schemas = {(skill, kind) for skill, kind, *_ in skill_schemas(subject.document)}
     prefixes = subject.settings.prefixes
     for tokens, skill in subject.skills:
         name = skill.get("skill_id") or skill.get("id") or ""
@@ -109,8 +109,8 @@ def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str,
 
 
 def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
-    for skill_schema in skill_schemas(subject.document):
-        yield from _places(skill_schema.tokens, skill_schema.schema)
+    for _, _, tokens, schema in skill_schemas(subject.document):
+        yield from _places(tokens, schema)
 
 
 def schemas(subject: LintedCard) -> Iterator[Breach]:
@@ -118,8 +118,7 @@ def schemas(subject: LintedCard) -> Iterator[Breach]:
 
     Patterns come from a stranger and are never compiled.
     """
-    for skill_schema in skill_schemas(subject.document):
-        value, where = skill_schema.schema, skill_schema.tokens
+    for _, _, where, value in skill_schemas(subject.document):
         if not isinstance(value, dict):
             yield "contract.schema", where, "expected an object"
             continue
@@ -158,14 +157,13 @@ def fields(subject: LintedCard) -> Iterator[Breach]:
 
 def undescribed(subject: LintedCard) -> Iterator[Breach]:
     """Yield schemas without `required`, and own fields with neither description nor enum."""
-    for skill_schema in skill_schemas(subject.document):
-        value, where = skill_schema.schema, skill_schema.tokens
+    for _, kind, where, value in skill_schemas(subject.document):
         properties = members_of(members_of(value).get("properties"))
         if not isinstance(value, dict) or not properties:
             continue
         if "required" not in value:
             yield "contract.undescribed", where, "has no `required`"
-        for name, field in properties.items() if skill_schema.kind == "input_schema" else ():
+        for name, field in properties.items() if kind == "input_schema" else ():
             if isinstance(field, dict) and not {"description", "enum", "$ref"} & field.keys():
                 place = (*where, "properties", name)
                 yield "contract.undescribed", place, "has no description"

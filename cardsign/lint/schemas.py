@@ -123,10 +123,6 @@ def _list_faults(schema: Json, place: tuple[str, ...], lists_items: bool) -> Ite
 # Values.
 
 
-class TooMuchWork(Exception):
-    """Validation takes too many steps."""
-
-
 @dataclass(slots=True)
 class _Steps:
     """The steps that are left, and whether a pattern was skipped."""
@@ -148,7 +144,7 @@ class _Steps:
             self.left -= 1 + (self._weight(instance) + self._weight(value)) // 256
             self.left -= len(value) // 10 if isinstance(value, dict | list) else 0
             if self.left < 0:
-                raise TooMuchWork
+                raise TimeoutError("too many steps")
             if keyword in _PATTERNS or (
                 keyword == "additionalProperties" and "patternProperties" in schema
             ):
@@ -200,7 +196,7 @@ def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
     try:
         for error in islice(errors, MAX_PROBLEMS):
             problems.append((tuple(map(str, error.absolute_path)), error.message))
-    except TooMuchWork:
+    except TimeoutError:
         return [], "checking it against its schema would take too long"
     # A reference may lead to what is no schema, of which the library says nothing of its own.
     except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as exc:

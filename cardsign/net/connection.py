@@ -171,26 +171,9 @@ def tcp_dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
     return socket.create_connection((str(address), port), timeout)
 
 
-class Deadline:
-    """The moment at which everything must be over."""
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock, self._end = clock, clock() + seconds
-
-    def remaining(self, at_most: float | None = None) -> float:
-        """Return the seconds left, or `at_most` if that is less; always more than 0.
-
-        Raises:
-            TimeoutError: None are left.
-        """
-        seconds = self._end - self._clock()
-        if seconds <= 0:
-            raise TimeoutError
-        return seconds if at_most is None else min(seconds, at_most)
-
-    def stop(self) -> None:
-        """End the deadline now, so that whatever waits on it fails."""
-        self._end = float("-inf")
+#: Return the seconds that are left until everything must be over, or a smaller limit for one step;
+#: always more than 0. Raises ``TimeoutError`` where none are left.
+Remaining: TypeAlias = Callable[[float | None], float]
 
 
 class DeadlineStream(httpcore.NetworkStream):
@@ -200,18 +183,18 @@ class DeadlineStream(httpcore.NetworkStream):
     with ``TimeoutError`` and ``ssl.SSLError``.
     """
 
-    def __init__(self, connected: socket.socket, end: Deadline) -> None:
-        self._socket, self._end = connected, end
+    def __init__(self, connected: socket.socket, remaining: Remaining) -> None:
+        self._socket, self._remaining = connected, remaining
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has arrived, at most `max_bytes`; empty at the end."""
-        self._socket.settimeout(self._end.remaining(timeout))
+        self._socket.settimeout(self._remaining(timeout))
         return self._socket.recv(max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of `buffer`."""
         while buffer:
-            self._socket.settimeout(self._end.remaining(timeout))
+            self._socket.settimeout(self._remaining(timeout))
             buffer = buffer[self._socket.send(buffer) :]
 
     def close(self) -> None:
@@ -231,7 +214,7 @@ class DeadlineStream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         """Do the handshake; Python holds the time limit over the whole of it."""
         try:
-            self._socket.settimeout(self._end.remaining(timeout))
+            self._socket.settimeout(self._remaining(timeout))
             # Wrapped first, so that `shut_down` ends the handshake too.
             self._socket = ssl_context.wrap_socket(
                 self._socket, server_hostname=server_hostname, do_handshake_on_connect=False

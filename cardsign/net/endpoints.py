@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, quote_plus, urlencode
 
 from cardsign.card.extensions import declares_extended_card
@@ -438,20 +438,12 @@ def _get_token(client: Credential, peer: Peer) -> str:
 # What a peer answers.
 
 
-class RpcError(NamedTuple):
-    """An error by which a peer answers a JSON-RPC call.
+def read_answer(
+    untrusted_answer: Mapping[str, Json], call_id: str
+) -> dict[str, Json] | tuple[int, str]:
+    """Return the object that a JSON-RPC call resulted in, or the code and message of its error.
 
-    Attributes:
-        code: -32007 says that no extended card is configured.
-        untrusted_words: Its message, as received.
-    """
-
-    code: int
-    untrusted_words: str
-
-
-def read_answer(untrusted_answer: Mapping[str, Json], call_id: str) -> dict[str, Json] | RpcError:
-    """Return the object that a JSON-RPC call resulted in, or its error; neither is checked.
+    Neither is checked.
 
     Args:
         untrusted_answer: As :func:`strict_object` has read it.
@@ -469,7 +461,7 @@ def read_answer(untrusted_answer: Mapping[str, Json], call_id: str) -> dict[str,
             # Where a request cannot be read its id is not known (JSON-RPC 2.0 5).
             is_ours = answered in (call_id, None) and not more
             if is_ours and isinstance(words, str) and not isinstance(code, bool):
-                return RpcError(code, words)
+                return code, words
     expected = "expected jsonrpc 2.0, the id of the call, and a result or an error"
     raise CallFailed("call.error", f"the answer is none to this call: {expected}")
 
@@ -618,8 +610,9 @@ def ask_for_extended_card(
         return answer.untrusted_body
     limits = {"max_bytes": MAX_ANSWER_BYTES, "max_depth": MAX_DEPTH + 1}
     result = read_answer(strict_object(answer.untrusted_body, **limits), _CALL_ID)
-    if isinstance(result, RpcError):
-        code = "call.no_extended" if result.code in _NO_CARD else "call.error"
-        words = quotable(result.untrusted_words, header)
-        raise CallFailed(code, f"{url} gives no extended card: error {result.code}: {words}")
+    if isinstance(result, tuple):
+        number, untrusted_words = result
+        code = "call.no_extended" if number in _NO_CARD else "call.error"
+        words = quotable(untrusted_words, header)
+        raise CallFailed(code, f"{url} gives no extended card: error {number}: {words}")
     return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()

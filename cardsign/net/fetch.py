@@ -164,7 +164,6 @@ class Exchange(httpcore.NetworkBackend):
 
     Attributes:
         url: What is asked, in its normal form.
-        end: When everything must be over.
         status: Of the answer.
         headers: Of the answer, names in lower case.
 
@@ -174,7 +173,7 @@ class Exchange(httpcore.NetworkBackend):
 
     def __init__(self, settings: FetchSettings, untrusted_url: str) -> None:
         self.url = settings.target(untrusted_url)
-        self.end = connection.Deadline(settings.clock, settings.total_timeout)
+        self._end = settings.clock() + settings.total_timeout
         self._settings = settings
         self._stream: connection.DeadlineStream | None = None
         self._open = contextlib.ExitStack()
@@ -183,6 +182,17 @@ class Exchange(httpcore.NetworkBackend):
         self._networks = settings.networks if is_own else ()
         # The operator's, which looks up the origin's host itself; plain http goes by none.
         self._proxy = settings.proxy if is_own and self.url.origin.scheme == "https" else None
+
+    def remaining(self, at_most: float | None = None) -> float:
+        """Return the seconds left for everything, or `at_most` if that is less; more than 0.
+
+        Raises:
+            TimeoutError: None are left.
+        """
+        seconds = self._end - self._settings.clock()
+        if seconds <= 0:
+            raise TimeoutError
+        return seconds if at_most is None else min(seconds, at_most)
 
     def send(
         self, method: str, headers: Iterable[_Field], content: Any = None, timeouts: Any = None
@@ -236,7 +246,7 @@ class Exchange(httpcore.NetworkBackend):
             FetchFailed: ``fetch.forbidden_address``, ``fetch.failed``.
             OSError: There is no address, or none answers; ``TimeoutError`` where it took too long.
         """
-        settings, seconds = self._settings, self.end.remaining(timeout)
+        settings, seconds = self._settings, self.remaining(timeout)
         addresses = connection.resolve(host, resolver=settings.resolver, timeout=seconds)
         loopback: connection.Loopback = "allowed" if settings.insecure_loopback_http else "refused"
         if self.url.origin.scheme == "http":
@@ -245,13 +255,13 @@ class Exchange(httpcore.NetworkBackend):
             connection.check_address(address, loopback=loopback, networks=self._networks)
         failure = OSError()
         for number, address in enumerate(addresses):
-            share = self.end.remaining(timeout) / (len(addresses) - number)
+            share = self.remaining(timeout) / (len(addresses) - number)
             try:
                 connected = settings.dial(address, port, share)
             except OSError as exc:
                 failure = exc
                 continue
-            self._stream = connection.DeadlineStream(connected, self.end)
+            self._stream = connection.DeadlineStream(connected, self.remaining)
             return self._stream
         raise failure
 
@@ -286,7 +296,7 @@ class Exchange(httpcore.NetworkBackend):
 
     def abort(self) -> None:
         """Let the thread that is at work on it fail at once, and then let it be closed."""
-        self.end.stop()
+        self._end = float("-inf")
         if self._stream is not None:
             self._stream.shut_down()
         threading.Thread(target=self.close, daemon=True).start()

@@ -6,7 +6,7 @@ hold, in document order: by place the excuse, or OPEN, and `security` where it s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -19,7 +19,7 @@ BASES = {**CARDS, "empty": {}}
 
 def describe(part: Uncovered) -> str:
     """The excuse of an uncovered part, as the cases write it."""
-    excuse = "OPEN" if part.excuse is None else part.excuse.name
+    excuse = part.excuse or "OPEN"
     return f"{excuse} security" if part.security else excuse
 
 
@@ -47,5 +47,4 @@ def test_the_protobuf_spelling_is_read_as_the_field() -> None:
 
 def test_the_table_is_closed() -> None:
     """A further excuse changes what `trusted` means: DESIGN, docs and this test change with it."""
-    names = ["SCHEMA_DEFAULT", "SAME_AS_1_0", "DROPPED_BY_VALUE"]
-    assert [excuse.name for excuse in Excuse] == names
+    assert get_args(Excuse) == ("SCHEMA_DEFAULT", "SAME_AS_1_0", "DROPPED_BY_VALUE")

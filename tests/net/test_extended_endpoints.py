@@ -18,7 +18,6 @@ from cardsign.net.endpoints import (
     MAX_ANSWER_BYTES,
     Endpoint,
     Peer,
-    RpcError,
     ask_for_extended_card,
     endpoints_of,
     read_answer,
@@ -107,7 +106,7 @@ def test_a_place_of_anothers_below_an_endpoint() -> None:
 # ------------------------------------------------------------------ answers (threat 27)
 
 
-def read(body: bytes) -> dict[str, Any] | RpcError:
+def read(body: bytes) -> dict[str, Any] | tuple[int, str]:
     """What is read of an answer, as of one that holds an extended card."""
     answer = strict_object(body, max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_DEPTH + 1)
     return read_answer(answer, "c0ffee")
@@ -120,7 +119,7 @@ def result(value: str) -> bytes:
 @each_case(__file__, "answers", "body", "expected")
 def test_an_answer_is_read(body: str, expected: dict[str, Any] | list[Any]) -> None:
     """An error may be about no id: the request could not be read (JSON-RPC 2.0 5)."""
-    assert read(body.encode()) == (RpcError(*expected) if isinstance(expected, list) else expected)
+    assert read(body.encode()) == (tuple(expected) if isinstance(expected, list) else expected)
 
 
 @each_case(__file__, "no_answers", "body")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import cardsign
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
 from cardsign.findings import list_codes
-from cardsign.net.connection import Deadline, DeadlineStream, IPAddress
+from cardsign.net.connection import DeadlineStream, IPAddress
 from cardsign.net.fetch import Exchange, FetchSettings, fetch_document
 from tests.net.peers import LOCAL, Names, NoDial, Scripted, headers, http, serving
 
@@ -130,7 +130,8 @@ def test_one_deadline() -> None:
     assert limits == [10 / 3, 4, 6]
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        stream = DeadlineStream(ours, Deadline(lambda: now[0], 10))
+        exchange = Exchange(settings, "https://agent.example/")
+        stream = DeadlineStream(ours, exchange.remaining)
         now[0] += 10
         with pytest.raises(TimeoutError):
             stream.start_tls(CONTEXT, "agent.example")
