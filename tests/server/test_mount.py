@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from tests.server.served import Site
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
 SEND = {"jsonrpc": "2.0", "id": "7", "method": "SendMessage", "params": {}}
+POST = {"type": "http", "method": "POST", "path": "/a2a", "headers": []}
+Messages = list[dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +37,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def agent(scope: Any, receive: Any, send: Any) -> None:
-    """An agent that says what came to it, each message of the body by itself."""
+    """An agent that says what came to it, a message for each."""
     said = [scope.get("method", scope["type"]).encode()]
     more = scope["type"] == "http"
     while more:
@@ -43,13 +45,13 @@ async def agent(scope: Any, receive: Any, send: Any) -> None:
         said.append(message.get("body", b"") if message["type"] == "http.request" else b"gone")
         more = message.get("more_body", False)
     await send({"type": "http.response.start", "status": 202, "headers": []})
-    await send({"type": "http.response.body", "body": b"|".join(said)})
+    for text in said:
+        await send({"type": "http.response.body", "body": text, "more_body": True})
 
 
-def asked(application: Any, scope: dict[str, Any], *messages: dict[str, Any]) -> tuple[int, bytes]:
-    """What an ASGI application answers to these messages."""
-    sent: list[dict[str, Any]] = []
-    waiting = iter(messages)
+def ask(app: Any, scope: dict[str, Any], messages: Messages) -> tuple[int, list[bytes]]:
+    """What an ASGI application answers to these messages, each by itself."""
+    sent, waiting = Messages(), iter(messages)
 
     async def receive() -> dict[str, Any]:
         return next(waiting)
@@ -57,14 +59,11 @@ def asked(application: Any, scope: dict[str, Any], *messages: dict[str, Any]) ->
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(application(scope, receive, send))
-    return sent[0]["status"], b"".join(one.get("body", b"") for one in sent[1:])
+    asyncio.run(app(scope, receive, send))
+    return sent[0]["status"], [message.get("body", b"") for message in sent[1:]]
 
 
-POST = {"type": "http", "method": "POST", "path": "/a2a", "headers": []}
-
-
-def pieces(*bodies: bytes, is_whole: bool = True) -> list[dict[str, Any]]:
+def pieces(*bodies: bytes, is_whole: bool = True) -> Messages:
     """The messages of a body."""
     last = len(bodies) - 1 if is_whole else len(bodies)
     return [
@@ -73,29 +72,47 @@ def pieces(*bodies: bytes, is_whole: bool = True) -> list[dict[str, Any]]:
     ]
 
 
+Mount = Callable[..., Any]
+
+
 @pytest.fixture
-def mounted(site: Site) -> Any:
-    """The agent behind the cards."""
-    return mount_cards(agent, site.directory, site.settings)
+def mount(site: Site) -> Mount:
+    """Put the cards before an application."""
+    return lambda app: mount_cards(app, site.directory, site.settings)
 
 
 # ------------------------------------------------------------------ streams
 
+HALF = b"y" * (MAX_CALL_BYTES // 2)
+GONE = {"type": "http.disconnect"}
+#: What an agent is sent, and the messages that come to it: what was read ahead is one of them.
+PASSED_ON: dict[str, tuple[dict[str, Any], Messages, list[bytes]]] = {
+    "a long body": (
+        POST,
+        pieces(HALF, HALF, b"z", b"more", b"end", b""),
+        [b"POST", HALF + HALF + b"z", b"more", b"end", b""],
+    ),
+    "a client that goes": (POST, [*pieces(b"{", is_whole=False), GONE], [b"POST", b"{", b"gone"]),
+    "a websocket": ({"type": "websocket", "path": CARD}, [], [b"websocket"]),
+    "a lifespan": ({"type": "lifespan", "path": CARD}, [], [b"lifespan"]),
+}
 
-def test_messages_of_asgi_pass_on_one_by_one(mounted: Any) -> None:
-    """What was read ahead is one message; beyond it their bounds are kept."""
-    half = b"y" * (MAX_CALL_BYTES // 2)
-    expected = [b"POST", half + half + b"z", b"more", b"end", b""]
-    body = pieces(half, half, b"z", *expected[2:])
-    assert asked(mounted, POST, *body) == (202, b"|".join(expected))
+
+@pytest.mark.parametrize(("scope", "messages", "passed"), PASSED_ON.values(), ids=PASSED_ON)
+def test_messages_of_asgi_pass_on_one_by_one(
+    mount: Mount, scope: dict[str, Any], messages: Messages, passed: list[bytes]
+) -> None:
+    """Beyond what was read ahead their bounds are kept, and those of the answer."""
+    assert ask(mount(agent), scope, messages) == (202, passed)
 
 
-def test_a_request_for_the_card_may_come_in_pieces(mounted: Any, site: Site) -> None:
+def test_a_request_for_the_card_may_come_in_pieces(mount: Mount, site: Site) -> None:
     """It is known by its whole body."""
     body = json.dumps(CALL).encode()
     bearer = (b"authorization", site.bearer()["Authorization"].encode())
-    status, said = asked(mounted, {**POST, "headers": [bearer]}, *pieces(body[:9], body[9:]))
-    assert (status, site.generation.extended["staff"] in said) == (200, True)
+    scope = {**POST, "headers": [bearer]}
+    status, (answer,) = ask(mount(agent), scope, pieces(body[:9], body[9:]))
+    assert (status, site.generation.extended["staff"] in answer) == (200, True)
 
 
 def test_a_header_with_an_underscore_passes_for_no_other() -> None:
@@ -107,56 +124,35 @@ def test_a_header_with_an_underscore_passes_for_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", [b"GetExtendedAgentCard", rb"\u0047etExtendedAgentCard"])
-def test_no_piece_of_a_long_body_ends_within_the_name_unseen(mounted: Any, name: bytes) -> None:
+def test_no_piece_of_a_long_body_ends_within_the_name_unseen(mount: Mount, name: bytes) -> None:
     """Wherever it is cut; the twin names no card."""
-    long = b"{" + b" " * MAX_CALL_BYTES
+    long, mounted = b"{" + b" " * MAX_CALL_BYTES, mount(agent)
     for cut in range(1, len(name)):
         body = pieces(long, b'"method":"' + name[:cut], name[cut:], b'"}')
-        assert asked(mounted, POST, *body)[0] == 413
+        assert ask(mounted, POST, body)[0] == 413
     other = pieces(long, b'"method":"SendM', b"essage", b'"}')
-    assert asked(mounted, POST, *other)[0] == 202
+    assert ask(mounted, POST, other)[0] == 202
 
 
-def test_a_client_that_has_gone_is_the_agents(mounted: Any) -> None:
-    """The agent hears of it, as without us."""
-    part = pieces(b"{", is_whole=False)
-    assert asked(mounted, POST, *part, {"type": "http.disconnect"}) == (202, b"POST|{|gone")
-
-
-@pytest.mark.parametrize("kind", ["websocket", "lifespan"])
-def test_what_is_no_http_reaches_the_agent(mounted: Any, kind: str) -> None:
-    """Whatever its path."""
-    assert asked(mounted, {"type": kind, "path": CARD}) == (202, kind.encode())
-
-
-def test_no_more_of_a_body_of_asgi_is_read_ahead_than_tells(site: Site) -> None:
+def test_no_more_of_a_body_of_asgi_is_read_ahead_than_tells(mount: Mount) -> None:
     """What comes after that waits until the agent asks for it."""
 
     async def deaf(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 413})
 
-    mounted = mount_cards(deaf, site.directory, site.settings)
     part = pieces(b"x" * (MAX_CALL_BYTES + 1), is_whole=False)
-    assert asked(mounted, POST, *part) == (413, b"")
+    assert ask(mount(deaf), POST, part) == (413, [])
 
 
 @pytest.mark.parametrize("more", [b"", b"and a last one"])
-def test_a_body_in_single_bytes_is_kept_in_few_messages(site: Site, more: bytes) -> None:
+def test_a_body_in_single_bytes_is_kept_in_few_messages(mount: Mount, more: bytes) -> None:
     """Each message takes two hundred times what a byte does, until the client sends the rest."""
-    kept = list[dict[str, Any]]()
-
-    async def keeper(scope: Any, receive: Any, send: Any) -> None:
-        while not kept or kept[-1]["more_body"]:
-            kept.append(await receive())
-        await send({"type": "http.response.start", "status": 202})
-
-    mounted = mount_cards(keeper, site.directory, site.settings)
-    assert asked(mounted, POST, *pieces(*[b"x"] * 20_000, more)) == (202, b"")
-    assert b"".join(message["body"] for message in kept) == b"x" * 20_000 + more
-    assert len(kept) < 20
+    status, (_, *passed) = ask(mount(agent), POST, pieces(*[b"x"] * 20_000, more))
+    assert (status, b"".join(passed)) == (202, b"x" * 20_000 + more)
+    assert len(passed) < 20
 
 
-def test_an_application_is_known_by_how_it_is_called(site: Site) -> None:
+def test_an_application_is_known_by_how_it_is_called(mount: Mount) -> None:
     """A wrapper need not be a coroutine function to be ASGI's."""
 
     class Wrapped:
@@ -164,47 +160,40 @@ def test_an_application_is_known_by_how_it_is_called(site: Site) -> None:
             return agent(scope, receive, send)
 
     for app in (lambda scope, receive, send: agent(scope, receive, send), Wrapped()):
-        mounted = mount_cards(app, site.directory, site.settings)
-        assert asked(mounted, {**POST, "method": "GET"}, *pieces(b""))[0] == 202
+        assert ask(mount(app), {**POST, "method": "GET"}, pieces(b""))[0] == 202
 
 
 # ------------------------------------------------------------------ bodies of WSGI
 
 
+def read_into_memory(stream: Any) -> bytes:
+    got, memory = b"", bytearray(777)
+    while count := stream.readinto(memory):
+        got += memory[:count]
+    return got
+
+
+READERS: dict[str, Callable[[Any], bytes]] = {
+    "all": lambda stream: bytes(stream.read()),
+    "parts": lambda stream: b"".join(iter(lambda: stream.read(999), b"")),
+    "lines": lambda stream: b"".join(iter(stream.readline, b"")),
+    "memory": read_into_memory,
+}
+
+
 @pytest.mark.parametrize("size", [1000, MAX_CALL_BYTES, 3 * MAX_CALL_BYTES])
-@pytest.mark.parametrize("by", ["all", "parts", "lines", "memory"])
-def test_a_body_of_wsgi_without_a_length_passes_on_whole(site: Site, size: int, by: str) -> None:
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_body_of_wsgi_without_a_length_passes_on_whole(
+    mount: Mount, size: int, read: Callable[[Any], bytes]
+) -> None:
     """Whichever way the agent reads it."""
     body = (b"x" * 99 + b"\n") * (size // 100)
-    got = bytearray()
-
-    def reader(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        stream = environ["wsgi.input"]
-        if by == "all":
-            got.extend(stream.read())
-        elif by == "memory":
-            memory = bytearray(777)
-            while count := stream.readinto(memory):
-                got.extend(memory[:count])
-        else:
-            take = (lambda: stream.read(999)) if by == "parts" else stream.readline
-            while part := take():
-                got.extend(part)
-        start_response("200 OK", [])
-        return []
-
-    mounted = mount_cards(reader, site.directory, site.settings)
-    environ = {
-        "REQUEST_METHOD": "POST",
-        "PATH_INFO": "/a2a",
-        "wsgi.input": BytesIO(body),
-        "wsgi.input_terminated": True,
-    }
-    list(mounted(environ, lambda *_: None))
-    assert bytes(got) == body
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/a2a", "wsgi.input": BytesIO(body)}
+    mounted = mount(lambda environ, start_response: [read(environ["wsgi.input"])])
+    assert list(mounted({**environ, "wsgi.input_terminated": True}, None)) == [body]
 
 
-def test_a_body_of_wsgi_without_an_end_is_not_read(site: Site) -> None:
+def test_a_body_of_wsgi_without_an_end_is_not_read(mount: Mount) -> None:
     """Reading on would wait for ever."""
 
     class Endless:
@@ -212,12 +201,14 @@ def test_a_body_of_wsgi_without_an_end_is_not_read(site: Site) -> None:
             raise AssertionError(size)
 
     environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/a2a", "wsgi.input": Endless()}
-    mounted = mount_cards(lambda *_: [b"agent"], site.directory, site.settings)
-    assert list(mounted(environ, lambda *_: None)) == [b"agent"]
+    mounted = mount(lambda environ, start_response: [b"agent"])
+    assert list(mounted(environ, None)) == [b"agent"]
 
 
 @pytest.mark.parametrize("length", [None, "100000000"])
-def test_what_an_agent_of_wsgi_reads_by_itself_is_looked_at(site: Site, length: str | None) -> None:
+def test_what_an_agent_of_wsgi_reads_by_itself_is_looked_at(
+    mount: Mount, length: str | None
+) -> None:
     """It gets an error in place of a card method, and again where it goes on; the client 413."""
     body = b" " * MAX_CALL_BYTES + json.dumps(CALL).encode() + b"rest"
     got = b""
@@ -234,48 +225,61 @@ def test_what_an_agent_of_wsgi_reads_by_itself_is_looked_at(site: Site, length: 
     statuses: list[str] = []
     environ = create_environ("/a2a", method="POST", environ_overrides={"wsgi.input": BytesIO(body)})
     environ |= {"wsgi.input_terminated": True} if length is None else {"CONTENT_LENGTH": length}
-    mounted = mount_cards(reader, site.directory, site.settings)
-    answer = list(mounted(environ, lambda status, *_: statuses.append(status)))
+    answer = list(mount(reader)(environ, lambda status, *_: statuses.append(status)))
     assert [status[:3] for status in statuses] == ["200", "413"]
     assert b"error" in answer[0]
     assert body.startswith(got)
     assert b"Card" not in got
 
 
-def test_a_body_of_wsgi_may_come_in_pieces(site: Site) -> None:
+def echo(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """An agent that says what came to it."""
+    start_response("202 ACCEPTED", [])
+    return [environ["wsgi.input"].read()]
+
+
+def test_a_body_of_wsgi_may_come_in_pieces(mount: Mount) -> None:
     """A stream may give less than it is asked for."""
 
     class Slow(BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             return super().read(min(size or 0, 7))
 
-    def echo(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        start_response("202 ACCEPTED", [])
-        return [environ["wsgi.input"].read()]
-
-    mounted = Client(mount_cards(echo, site.directory, site.settings))
-    for method, status in (("GetExtendedAgentCard", 401), ("SendMessage", 202)):
-        body = json.dumps({**CALL, "method": method}).encode()
+    mounted = Client(mount(echo))
+    for call, status in ((CALL, 401), (SEND, 202)):
+        body = json.dumps(call).encode()
         over = {"wsgi.input": Slow(body), "wsgi.input_terminated": True}
         answer = mounted.post("/a2a", environ_overrides=over)
         assert answer.status_code == status
         assert status == 401 or answer.data == body
 
 
+def test_without_settings_an_agent_keeps_an_extended_card_of_its_own(tmp_path: Path) -> None:
+    """None is published, and no token table is named."""
+    publish_cards(tmp_path / "pub", PrivateKey.generate("ES256"))
+    client = Client(mount_cards(echo, tmp_path / "pub"))
+    assert client.get("/a2a/extendedAgentCard").status_code == 202
+    assert client.post("/a2a", data=json.dumps(CALL)).status_code == 202
+    assert client.get(CARD).status_code == 200
+
+
 # ------------------------------------------------------------------ in Flask
 
 
 def test_a_blueprint_answers_for_the_card(site: Site) -> None:
-    """As :func:`mount_cards` would; all else is the application's."""
+    """As `mount_cards` would, before what reads the body: a function that logs may do so first."""
     app = Flask("agent")
+    app.before_request(lambda: request.get_data() and None)
     app.add_url_rule("/a2a", view_func=lambda: request.get_data(), methods=["POST"])
     app.register_blueprint(card_blueprint(site.directory, site.settings))
     client, staff = app.test_client(), site.generation.extended["staff"]
     assert client.get(CARD).data == site.generation.card
     assert client.get("/rest/v1/extendedAgentCard").status_code == 401
     assert staff in client.post("/a2a", data=json.dumps(CALL), headers=site.bearer()).data
-    long = b"x" * (3 * MAX_CALL_BYTES)
-    assert client.post("/a2a", data=long).data == long
+    assert client.post("/a2a", data=json.dumps(CALL)).status_code == 401
+    assert client.post("/a2a", data=json.dumps(CALL) + " " * MAX_CALL_BYTES).status_code == 413
+    for body in (json.dumps(SEND).encode(), b"x" * (3 * MAX_CALL_BYTES)):
+        assert client.post("/a2a", data=body).data == body
 
 
 def test_L19_a_disabled_agent_has_no_card_in_a_blueprint(site: Site) -> None:
@@ -283,29 +287,3 @@ def test_L19_a_disabled_agent_has_no_card_in_a_blueprint(site: Site) -> None:
     app = Flask("agent")
     app.register_blueprint(card_blueprint(site.directory, ServerSettings(enabled=False)))
     assert app.test_client().get(CARD).status_code == 404
-
-
-def test_without_settings_an_agent_keeps_an_extended_card_of_its_own(tmp_path: Path) -> None:
-    """None is published, and no token table is named."""
-
-    def accept(environ: Any, start_response: Any) -> Iterable[bytes]:
-        start_response("202 ACCEPTED", [])
-        return [b""]
-
-    publish_cards(tmp_path / "pub", PrivateKey.generate("ES256"))
-    client = Client(mount_cards(accept, tmp_path / "pub"))
-    assert client.get("/a2a/extendedAgentCard").status_code == 202
-    assert client.post("/a2a", data=json.dumps(CALL)).status_code == 202
-    assert client.get(CARD).status_code == 200
-
-
-def test_a_blueprint_comes_before_what_reads_the_body(site: Site) -> None:
-    """A function of the application's own, such as one that logs, may have been there first."""
-    app = Flask("agent")
-    app.before_request(lambda: request.get_data() and None)
-    app.register_blueprint(card_blueprint(site.directory, site.settings))
-    app.add_url_rule("/a2a", view_func=lambda: request.get_data(), methods=["POST"])
-    client = app.test_client()
-    assert client.post("/a2a", data=json.dumps(CALL)).status_code == 401
-    assert client.post("/a2a", data=json.dumps(CALL) + " " * MAX_CALL_BYTES).status_code == 413
-    assert client.post("/a2a", data=json.dumps(SEND)).data == json.dumps(SEND).encode()

@@ -15,15 +15,7 @@ from cardsign.publish.generation import export_files, public_files
 from cardsign.server.settings import ServerSettings
 from tests.net.authorities import Authority
 from tests.publish.publications import PUBLIC, publish_cards
-from tests.server.programs import (
-    asking,
-    blocks,
-    free_port,
-    nginx,
-    redis,
-    running,
-    started,
-)
+from tests.server.programs import asking, blocks, free_port, nginx, redis, running, started
 from tests.server.served import hearing, serve
 
 CARD = "/.well-known/agent-card.json"
@@ -78,6 +70,11 @@ def stolen(certificate: Path) -> dict[str, str]:
     return {"X-SSL-Client-Verify": "SUCCESS", "X-SSL-Client-Cert": text}
 
 
+def status(url: str, **headers: str) -> int:
+    """The status of who asks a server for the extended card, past nginx."""
+    return httpx.get(url + EXTENDED, headers=headers, trust_env=False).status_code
+
+
 @pytest.mark.needs_nginx
 def test_client_certificates_reach_the_server_through_nginx(
     tmp_path: Path, authority: Authority, harbour: Path
@@ -85,52 +82,30 @@ def test_client_certificates_reach_the_server_through_nginx(
     """The guide's two files together: the right caller, another one, one without, a forger."""
     (settings,) = (text for text in blocks("toml") if "mtls" in text)
     settings = settings.replace("metrics = true", "metrics = false").replace("workers = 2\n", "")
-    pirate = authority.certificate(f"{SPIFFE}/pirate")
+    pirate, true = authority.certificate(f"{SPIFFE}/pirate"), stolen(harbour)
     (config,) = (text for text in blocks("nginx") if "upstream" in text)
     with running(tmp_path, settings.replace("format = 1", "")) as server:
         places = {"127.0.0.1:8080": server.url.removeprefix("http://")}
         with nginx(tmp_path, authority, config, **places) as url:
-
-            def status(certificate: Path | None, **headers: str) -> int:
+            for certificate, headers, answer in (
+                (harbour, {}, 200),
+                (pirate, {}, 403),
+                (None, {}, 401),
+                (None, true, 401),
+                (pirate, true, 403),
+            ):
                 with asking(authority, certificate) as http:
-                    return http.get(url + EXTENDED, headers=headers).status_code
-
-            assert status(harbour) == 200
-            assert status(pirate) == 403
-            assert status(None) == 401
-            assert status(None, **stolen(harbour)) == 401
-            assert status(pirate, **stolen(harbour)) == 403
+                    assert http.get(url + EXTENDED, headers=headers).status_code == answer
             with asking(authority) as http:
                 assert http.get(url + CARD).status_code == 200
                 assert http.get(f"{url}/metrics").status_code == 404
-
-
-def test_no_header_of_a_client_passes_for_one_of_the_proxy(
-    tmp_path: Path, authority: Authority, harbour: Path
-) -> None:
-    """A name with underscores is none of the proxy's: neither what it sent nor what it left out."""
-    settings = (
-        '[[provider]]\ntype = "mtls"\nsecret = "env:PROXY"\n'
-        f'rules = [{{ claim = "uri", value = "{SPIFFE}", opens = "{AUDIENCE}" }}]\n'
-    )
-    limited = 'rate = "3/minute"\nproxies = ["127.0.0.0/8"]\n'
-    proxy, true = {"X-Proxy-Secret": "s3cret"}, stolen(harbour)
-    forged = {name.replace("-", "_"): text for name, text in true.items()}
-    with running(tmp_path, settings, PROXY="s3cret") as server:
-        assert server.get(EXTENDED, **proxy, **true).status_code == 200
-        for headers in (
-            {**proxy, **forged},
-            {**proxy, "X-SSL-Client-Verify": "NONE", **forged},
-            {**forged, **proxy, "X-SSL-Client-Verify": "NONE"},
-            {"X_Proxy_Secret": "s3cret", **true},
-        ):
-            assert server.get(EXTENDED, **headers).status_code == 401
-    with running(tmp_path, limited) as server:
-        statuses = [
-            server.get(**{"X-Forwarded-For": "192.0.2.1", "X_Forwarded_For": f"192.0.2.{number}"})
-            for number in range(4)
-        ]
-        assert [answer.status_code for answer in statuses] == [200, 200, 200, 429]
+        # A name with underscores is none of the proxy's: neither what it sent nor what it left out.
+        forged = {name.replace("-", "_"): text for name, text in true.items()}
+        assert status(server.url, **true) == 200
+        assert status(server.url, **forged) == 401
+        refused = {"X-SSL-Client-Verify": "NONE"}
+        assert status(server.url, **{**true, **refused, **forged}) == 401
+        assert status(server.url, **{**forged, **true, **refused}) == 401
 
 
 UVICORN = """
@@ -171,8 +146,7 @@ def test_client_certificates_reach_an_agent_behind_uvicorn(
             with asking(authority) as http:
                 assert http.get(url + EXTENDED).status_code == 401
         forged = {**stolen(harbour), "X-Forwarded-For": "127.0.0.1"}
-        direct = f"http://127.0.0.1:{port}{EXTENDED}"
-        assert httpx.get(direct, headers=forged, trust_env=False).status_code == 401
+        assert status(f"http://127.0.0.1:{port}", **forged) == 401
 
 
 # ------------------------------------------------------------------ Redis
