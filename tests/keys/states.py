@@ -69,11 +69,15 @@ def change(
     return fold_all(state, decide(state, *arguments, **how), now)
 
 
-def enter(state: StoreState, key: PublicKey, *, now: datetime, **how: Any) -> StoreState:
-    """Take a key in; it is in a file unless another custody is named."""
+def enter(
+    state: StoreState, *names: str, at: float = 0, alg: SigningAlg = "ES256", **how: Any
+) -> StoreState:
+    """Take keys in, so long after noon; they are in a file unless another custody is named."""
     if how.get("custody") is None:
         how = {**how, "custody": "file:one", "blob": BLOB}
-    return change(state, agenda.enter, key, now=now, **how)
+    for name in names:
+        state = change(state, agenda.enter, public(name, alg), now=after(at), **how)
+    return state
 
 
 def record(state: StoreState, publication: Publication) -> StoreState:
@@ -132,7 +136,7 @@ PROGRAM = "exec:/usr/local/bin/sign"
 
 def first_two() -> StoreState:
     """`one` is active, `two` prepublished; neither was ever published."""
-    return enter(enter(EMPTY, public("one"), now=NOON), public("two"), now=NOON)
+    return enter(EMPTY, "one", "two")
 
 
 def seen() -> StoreState:

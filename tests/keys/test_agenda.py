@@ -2,134 +2,137 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 
 from cardsign.keys import agenda
-from cardsign.keys.agenda import Step, cards_to_sign, find_wait, steps, take
+from cardsign.keys.agenda import Step, cards_to_sign, find_wait, record_publication, steps, take
 from cardsign.keys.ledger import TRANSITIONS, StoreState, custody_group, fold_all
 from cardsign.times import stamp
+from tests.keys import states
 from tests.keys.elsewhere import refusal
 from tests.keys.states import (
-    ELSEWHERE,
     EMPTY,
     NOON,
-    PROGRAM,
     QUICK,
     SERIES,
-    activated,
     after,
     change,
     due,
     enter,
-    first_two,
     list_keys,
-    public,
     published,
     record,
-    relieved,
-    resigned,
-    retired,
     revoke,
-    seen,
 )
 
-# Entering, and where the roots say which keys count.
+TWO, SEEN, ACTIVATED = states.first_two(), states.seen(), states.activated()
+RESIGNED, RELIEVED, RETIRED = states.resigned(), states.relieved(), states.retired()
+ROOT: dict[str, Any] = {"roles": ("root",)}
+RELEASE: dict[str, Any] = {"roles": ("release",)}
+AWAY: dict[str, Any] = {"custody": "exec:/usr/local/bin/sign"}
+OTHER = "https://b/"
+ONE = enter(EMPTY, "one")
+OFFLINE = enter(enter(EMPTY, "one", "two", **ROOT), "release", **RELEASE)
+ROOTED = list_keys(ONE, 1, "one")  # keyset 1.1 lists it
+WAITING = enter(ROOTED, "two", at=1)
+LISTED_BEFORE = enter(list_keys(ROOTED, 2, "one", "two"), "two", at=1)
+STOLEN = revoke(enter(TWO, "away", **AWAY), "one", "compromised")
+TELLING = revoke(enter(TWO, "release", **RELEASE), "one", "compromised")
+ROOT_TOO = revoke(enter(TWO, "root", **ROOT), "one", "compromised")
+
+#: What was done, and the states of the keys.
+STATES: dict[str, tuple[StoreState, str]] = {
+    "the first of a role signs at once": (enter(TWO, "r", **RELEASE), "active prepublished active"),
+    "and the first of an algorithm": (enter(ONE, "rsa", alg="RS256"), "active active"),
+    "one for EdDSA": (enter(EMPTY, "edwards", alg="EdDSA"), "active"),
+    "offline keys are active side by side": (OFFLINE, "active active active"),
+    "a later one waits for the roots": (WAITING, "active generated"),
+    "while they list others": (list_keys(WAITING, 2, "one"), "active generated"),
+    "also if the other ends": (revoke(WAITING, "one", "superseded"), "revoked generated"),
+    "until they list it": (list_keys(WAITING, 2, "one", "two"), "active prepublished"),
+    "one that they listed before": (LISTED_BEFORE, "active generated"),
+    "until they do so again": (list_keys(LISTED_BEFORE, 3, "one", "two"), "active prepublished"),
+    "the first of an algorithm never waits": (
+        enter(WAITING, "rsa", alg="RS256"),
+        "active generated active",
+    ),
+    "a successor": (ACTIVATED, "retiring active"),
+    "all card keys of a stolen custody end": (STOLEN, "revoked revoked prepublished"),
+    "but no root key": (ROOT_TOO, "revoked revoked active"),
+    "nor a release key that has to tell of them": (TELLING, "revoked revoked active"),
+    "one that has nobody to tell of ends": (
+        revoke(enter(TWO, "r", **RELEASE, **states.ELSEWHERE), "r", "compromised"),
+        "active prepublished revoked",
+    ),
+    "a standby that ends changes nothing else": (revoke(TWO, "two", "ceased"), "active revoked"),
+}
 
 
-def test_the_first_key_of_an_algorithm_and_role_signs_at_once() -> None:
-    """There is no older one that caches could miss it beside; a later one waits."""
-    state = enter(first_two(), public("rsa", "RS256"), now=NOON)
-    state = enter(state, public("release"), now=NOON, roles=("release",))
-
-    assert [key.state for key in state.keys] == ["active", "prepublished", "active", "active"]
+@pytest.mark.parametrize(("state", "expected"), STATES.values(), ids=STATES)
+def test_the_state_in_which_a_key_is(state: StoreState, expected: str) -> None:
+    """One that caches could miss beside an older one waits."""
+    assert [key.state for key in state.keys] == expected.split()
 
 
-def test_offline_keys_are_active_side_by_side_and_in_no_jwk_set() -> None:
-    """They do not rotate, and must not verify cards; nor does a release key."""
-    state = enter(EMPTY, public("one"), now=NOON, roles=("root",))
-    state = enter(state, public("two"), now=NOON, roles=("root",))
-    state = enter(state, public("release"), now=NOON, roles=("release",))
-    assert [key.kid for key in state.active_keys("root")] == ["one", "two"]
-    assert (state.published_keys(), state.active_keys()) == ((), ())
+#: When, which keys stand in the JWK Set, and which sign, in their order.
+SHOWN: dict[str, tuple[StoreState, int, str, str]] = {
+    "offline keys must not verify cards": (OFFLINE, 0, "", ""),
+    "nor those that no root has listed": (WAITING, 2, "one", "one"),
+    "a retiring key signs, and first": (ACTIVATED, 469, "one two", "one two"),  # more know it
+    "for a while": (ACTIVATED, 470, "one two", "two"),
+}
 
 
-def rooted() -> StoreState:
-    """`one` is active, and keyset 1.1 lists it."""
-    return list_keys(enter(EMPTY, public("one"), now=NOON), 1, "one")
+@pytest.mark.parametrize(("state", "at", "shown", "signing"), SHOWN.values(), ids=SHOWN)
+def test_which_keys_are_shown_and_sign(
+    state: StoreState, at: int, shown: str, signing: str
+) -> None:
+    """Some verifiers read only the first signature."""
+    assert [key.kid for key in state.published_keys()] == shown.split()
+    assert [key.kid for key in state.signing_keys(after(at))] == signing.split()
 
 
-def test_a_key_waits_for_the_roots_to_list_it() -> None:
-    """Until then it stands in no JWK Set, is no standby, and nothing makes it one."""
-    state = enter(rooted(), public("two"), now=after(1))
-
-    assert state.find("two").state == "generated"
-    assert [key.kid for key in state.published_keys()] == ["one"]
-    assert list_keys(state, 2, "one").find("two").state == "generated"
-    assert revoke(state, "one", "superseded").find("two").state == "generated"
-    listed = list_keys(state, 2, "one", "two", at=7)
-    assert listed.find("two").times.prepublished == after(7)
-
-
-def test_a_key_that_came_after_the_statement_that_lists_it_is_prepublished_too() -> None:
-    """Others may have listed it before this store had it; the first of a line does not wait."""
-    state = enter(list_keys(rooted(), 2, "one", "two"), public("two"), now=after(1))
-
-    assert state.find("two").state == "generated"
-    assert list_keys(state, 3, "one", "two", at=2).find("two").state == "prepublished"
-    assert enter(state, public("rsa", "RS256"), now=after(1)).find("rsa").state == "active"
+EDWARDS = partial(enter, EMPTY, "edwards", alg="EdDSA")  # nobody would take a statement by it
+TIDES = enter(EMPTY, "tide-1", "tide-2", "ebb")
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "a release by EdDSA": (partial(EDWARDS, **RELEASE), "key.unsupported"),
+    "and cards beside it": (partial(EDWARDS, roles=("card", "release")), "key.unsupported"),
+    "a keyset by EdDSA": (partial(EDWARDS, **ROOT), "key.unsupported"),
+    "a key in a stolen custody": (partial(enter, STOLEN, "new"), "keystore.same_custody"),
+    "a rotation of one that waits": (
+        partial(agenda.replace_key, SEEN, ["two"]),
+        "keystore.illegal_transition",
+    ),
+    "of nobody": (partial(agenda.replace_key, SEEN, ["nobody"]), "keystore.unknown_key"),
+    "a beginning of two": (partial(TIDES.find, "tide"), "keystore.unknown_key"),
+    "of three characters": (partial(TIDES.find, "eb"), "keystore.unknown_key"),
+    "of none": (partial(TIDES.find, ""), "keystore.unknown_key"),
+}
 
 
-def test_a_key_for_cards_alone_gets_no_other_role() -> None:
-    """Nobody would take a statement by EdDSA."""
-    key = public("edwards", "EdDSA")
-    assert enter(EMPTY, key, now=NOON).active_keys()
-    for roles in (("release",), ("card", "release"), ("root",)):
-        assert refusal(enter, EMPTY, key, now=NOON, roles=roles) == "key.unsupported"
-
-
-# Signing.
-
-
-def test_a_retiring_key_signs_for_a_while_and_first() -> None:
-    """Some verifiers read only the first signature, and more of them know the old key."""
-    state = activated()
-    assert [key.state for key in state.keys] == ["retiring", "active"]
-    assert [key.kid for key in state.signing_keys(after(469))] == ["one", "two"]
-    assert [key.kid for key in state.signing_keys(after(470))] == ["two"]
+@pytest.mark.parametrize(("attempt", "code"), REFUSED.values(), ids=REFUSED)
+def test_what_may_not_be_done(attempt: Callable[[], object], code: str) -> None:
+    """The twins are a new custody, and a key's beginning that no other has."""
+    assert refusal(attempt) == code
+    assert enter(STOLEN, "new", **states.ELSEWHERE).find("new")
+    assert TIDES.find(TIDES.find("ebb").thumbprint[:6]).kid == "ebb"
 
 
 def test_the_cards_that_hold_up_a_rotation_are_named() -> None:
     """Those that the new key has not signed, then those that still bear what the old one did."""
-
-    def held_up(state: StoreState, second: int) -> list[str | None]:
-        return [card.url for card in cards_to_sign(state, after(second))]
-
-    assert held_up(seen(), 205) == []
-    assert held_up(activated(), 215) == [SERIES]
-    assert held_up(resigned(), 469) == []
-    assert held_up(resigned(), 470) == [SERIES]
-    assert held_up(relieved(), 10**6) == []
-    assert held_up(revoke(seen(), "one", "superseded"), 2) == [SERIES]
+    ended = revoke(SEEN, "one", "superseded")
+    waiting = ((ACTIVATED, 215), (RESIGNED, 470), (ended, 2))
+    for state, at in ((SEEN, 205), (RESIGNED, 469), (RELIEVED, 10**6), *waiting):
+        cards = [card.url for card in cards_to_sign(state, after(at))]
+        assert cards == [SERIES] * ((state, at) in waiting)
 
 
 # Revoking.
-
-
-def test_the_card_keys_of_a_stolen_custody_end_and_a_standby_elsewhere_takes_over() -> None:
-    """At once, whether or not it was seen; and no second time."""
-    state = enter(first_two(), public("away"), now=NOON, custody=PROGRAM)
-    state = revoke(state, "one", "compromised")
-
-    assert [key.state for key in state.keys] == ["revoked", "revoked", "prepublished"]
-    assert due(state, "activate", "away", 1)
-    assert {key.revoked_because for key in state.keys} == {"compromised", None}
-    assert revoke(state, "one", "compromised", 2) == state
-
 
 P11, GCP = "pkcs11:token=", "gcpkms:p/keyRings/"
 TOGETHER = [
@@ -157,292 +160,211 @@ def test_what_is_stolen_together() -> None:
     assert not [pair for pair in APART if len({*map(custody_group, pair)}) == 1]
 
 
-def test_no_key_is_made_in_a_stolen_custody() -> None:
-    """Until it has another passphrase or signer; roots that were there are not revoked."""
-    state = enter(first_two(), public("root"), now=NOON, roles=("root",))
-    state = revoke(state, "one", "compromised")
-
-    assert refusal(enter, state, public("new"), now=after(2)) == "keystore.same_custody"
-    assert enter(state, public("new"), now=after(2), **ELSEWHERE).find("new")
-    root = state.find("root")
-    assert (root.state, root.is_stolen) == ("active", True)
-    sealed_anew = {"event": "resealed", "key": root.thumbprint, **ELSEWHERE}
-    assert fold_all(state, [sealed_anew], after(3)).find("root").is_stolen
+def test_a_theft_is_not_forgotten() -> None:
+    """Nor reported twice; a root key stays stolen under another passphrase."""
+    assert revoke(STOLEN, "one", "compromised", 2) == STOLEN
+    assert {key.revoked_because for key in STOLEN.keys} == {"compromised", None}
+    root = ROOT_TOO.find("root")
+    sealed_anew = {"event": "resealed", "key": root.thumbprint, **states.ELSEWHERE}
+    assert fold_all(ROOT_TOO, [sealed_anew], after(3)).find("root").is_stolen
 
 
 def test_a_stolen_release_key_ends_once_it_has_told_of_the_others() -> None:
-    """One that has nobody to tell of ends at once."""
-    alone = enter(first_two(), public("release"), now=NOON, roles=("release",), **ELSEWHERE)
-    assert revoke(alone, "release", "compromised").find("release").state == "revoked"
-    state = enter(first_two(), public("release"), now=NOON, roles=("release",))
-    state = revoke(state, "one", "compromised")
-    assert state.find("release").state == "active"
-    told = [state.find("one").thumbprint]
-    assert agenda.end_told_releases(state, told) == []
-    told.append(state.find("two").thumbprint)
-    ended = change(state, agenda.end_told_releases, told, now=after(2))
+    told = [TELLING.find("one").thumbprint]
+    assert agenda.end_told_releases(TELLING, told) == []
+    told.append(TELLING.find("two").thumbprint)
+    ended = change(TELLING, agenda.end_told_releases, told, now=after(2))
     assert ended.find("release").revoked_because == "compromised"
 
 
 def test_a_stolen_key_counts_as_copied_until_what_others_have_lacks_it() -> None:
     """A publication; where there is none, a key set that is handed out."""
-    stolen = revoke(seen(), "one", "compromised", 100)
+    stolen = revoke(SEEN, "one", "compromised", 100)
     assert [key.kid for key in agenda.list_copied(stolen)] == ["one", "two"]
     assert agenda.record_key_set(stolen) == []
     assert agenda.list_copied(record(stolen, published(after(110), []))) == []
-    unpublished = revoke(first_two(), "one", "compromised")
+    unpublished = revoke(TWO, "one", "compromised")
     written = change(unpublished, agenda.record_key_set, now=after(2))
     assert (len(agenda.list_copied(unpublished)), agenda.list_copied(written)) == (2, [])
 
 
-def test_without_a_theft_any_standby_takes_over() -> None:
-    """Its custody is as good as it was. A standby that is revoked changes nothing else."""
-    assert due(revoke(first_two(), "one", "superseded"), "activate", "two", 1)
-    assert due(revoke(first_two(), "one", "ceased"), "activate", "two", 1)
-    states = [key.state for key in revoke(first_two(), "two", "ceased").keys]
-    assert states == ["active", "revoked"]
-
-
-@pytest.mark.parametrize("make", [first_two, activated, retired], ids=lambda make: make.__name__)
-def test_revocation_is_open_from_every_state_and_final(make: Callable[[], StoreState]) -> None:
+@pytest.mark.parametrize(
+    ("state", "private"), [(TWO, "held"), (ACTIVATED, "held"), (RETIRED, "destroyed")]
+)
+def test_revocation_is_open_from_every_state_and_final(state: StoreState, private: str) -> None:
     """Also for what is retired; another reason changes nothing."""
-    state = revoke(make(), "one", "superseded", 10**6)
-
-    assert state.find("one").revoked_because == "superseded"
-    assert state.find("one").private == ("destroyed" if make is retired else "held")
+    state = revoke(state, "one", "superseded", 10**6)
+    assert (state.find("one").revoked_because, state.find("one").private) == ("superseded", private)
     assert revoke(state, "one", "ceased", 10**6) == state
     assert revoke(state, "one", "compromised", 10**6) == state
 
 
-def test_no_way_leads_back() -> None:
+@pytest.mark.parametrize("state", [SEEN, ACTIVATED, RETIRED, revoke(SEEN, "one", "ceased")])
+def test_no_way_leads_back(state: StoreState) -> None:
     """Whoever writes the event; each state has its own ways, and a revoked key none."""
-    ended = [ways for state, ways in TRANSITIONS.items() if state in ("retired", "revoked")]
-    assert ended == [("revoked",), ()]
-    for state in (seen(), activated(), retired(), revoke(seen(), "one", "ceased")):
-        for key in state.keys:
-            for to in set(TRANSITIONS) - {*TRANSITIONS[key.state]}:
-                event = {**agenda.move(key, to, reason="ceased"), "stops": stamp(NOON)}
-                code = refusal(fold_all, state, [event], after(2000))
-                assert code == "keystore.illegal_transition"
-
-
-def test_a_key_is_found_by_a_beginning_that_only_one_has() -> None:
-    """Of four characters at least."""
-    names = ("tide-1", "tide-2", "ebb")
-    state = functools.reduce(lambda state, name: enter(state, public(name), now=NOON), names, EMPTY)
-    assert [state.find(name).kid for name in ("tide-1", public("ebb").thumbprint[:6])] == [
-        "tide-1",
-        "ebb",
-    ]
-    for name in ("tide", "tide-3", "eb", ""):
-        assert refusal(state.find, name) == "keystore.unknown_key"
+    assert (TRANSITIONS["retired"], TRANSITIONS["revoked"]) == (("revoked",), ())
+    for key in state.keys:
+        for to in set(TRANSITIONS) - {*TRANSITIONS[key.state]}:
+            event = {**agenda.move(key, to, reason="ceased"), "stops": stamp(NOON)}
+            assert refusal(fold_all, state, [event], after(2000)) == "keystore.illegal_transition"
 
 
 # Publications.
 
 
-def test_a_publication_that_is_recorded_or_older_changes_nothing() -> None:
-    """A late host cannot turn the clock back."""
-    state = seen()
-
-    assert agenda.record_publication(state, state.publications[0]) == []
-    older = published(NOON - timedelta(seconds=1), ["one"])
-    assert agenda.record_publication(state, older) == []
-
-
 def test_the_newest_publication_of_each_series_is_remembered() -> None:
     """Nothing grows without bound; of a card, since when it is shown."""
-    state = record(first_two(), published(NOON, ["one"], series="https://b/"))
+    state = record(TWO, published(NOON, ["one"], series="https://b/"))
     for number in range(1, 40):
         state = record(state, published(after(number), ["one"], generation=number))
-
-    assert [(each.series, each.generation) for each in state.publications] == [
-        ("https://b/", 1),
-        (SERIES, 39),
-    ]
+    newest = [(each.series, each.generation) for each in state.publications]
+    assert newest == [("https://b/", 1), (SERIES, 39)]
     assert [card.since for each in state.publications for card in each.cards] == [NOON, after(1)]
-
-
-def test_a_person_begins_a_rotation_before_its_time() -> None:
-    """Of active keys, and once."""
-    state = seen()
-    begun = change(state, agenda.replace_key, ["one"], now=after(20))
-
-    assert begun.find("one").times.replaced == after(20)
-    assert agenda.replace_key(begun, []) == []
-    for name, code in (("two", "keystore.illegal_transition"), ("nobody", "keystore.unknown_key")):
-        assert refusal(agenda.replace_key, state, [name]) == code
-
-
-# When a step is due.
-
-OTHER = "https://b/"
-LONG = record(first_two(), published(NOON, ["one", "two"], max_age=1000))
-SHORT = record(LONG, published(after(1), ["one", "two"]))  # while caches hold the one before
-LOST = record(seen(), published(after(100), ["one"]))
-FOUND = record(LOST, published(after(150), ["one", "two"]))
-SOON = record(activated(), published(after(220), ["one", "two"], ["two"]))
-LATE = record(activated(), published(after(1000), ["one", "two"], ["two"]))
-
-
-@pytest.mark.parametrize(
-    ("state", "action", "name", "second"),
-    [
-        pytest.param(seen(), "activate", "two", 210, id="caches have the next key"),
-        pytest.param(LONG, "activate", "two", 1010, id="as long as publications told caches"),
-        pytest.param(SHORT, "activate", "two", 1010, id="also one before the newest"),
-        pytest.param(FOUND, "activate", "two", 360, id="from when it was found again"),
-        pytest.param(relieved(), "retire", "one", 530, id="no cache holds what it signed"),
-        pytest.param(SOON, "retire", "one", 470, id="it signs on until its time"),
-        pytest.param(LATE, "retire", "one", 1060, id="cards were signed again late"),
-    ],
-)
-def test_a_step_is_due_in_its_second_and_not_one_earlier(
-    state: StoreState, action: str, name: str, second: int
-) -> None:
-    """Counted from the record of a publication."""
-    assert due(state, action, name, second - 1) is None
-    assert due(state, action, name, second) is not None
-
-
-BACK = record(relieved(), published(after(480), ["one", "two"], ["one"]))
-BESIDE = record(relieved(), published(after(480), ["one", "two"], series=OTHER))
-IN_ONE_OF_TWO = record(seen(), published(NOON, ["one"], series=OTHER))
-
-
-@pytest.mark.parametrize(
-    ("state", "action", "name", "words"),
-    [
-        pytest.param(first_two(), "activate", "two", "not published", id="nothing is published"),
-        pytest.param(LOST, "activate", "two", "not published", id="a later publication lacks it"),
-        pytest.param(IN_ONE_OF_TWO, "activate", "two", "not published", id="one of two lacks it"),
-        pytest.param(activated(), "retire", "one", SERIES, id="its successor has not signed"),
-        pytest.param(resigned(), "retire", "one", SERIES, id="it stands on a card"),
-        pytest.param(resigned(), "retire", "one", "until 2026-11-21 12:07:50", id="and signs"),
-        pytest.param(BESIDE, "retire", "one", OTHER, id="it stands on another card"),
-        pytest.param(BACK, "retire", "one", SERIES, id="an old card came back"),
-    ],
-)
-def test_what_has_no_date_is_waited_for_however_long_it_takes(
-    state: StoreState, action: str, name: str, words: str
-) -> None:
-    """The clock of the state says nothing of caches; the words say what to do."""
-    assert due(state, action, name, 10**6) is None
-    why, until = find_wait(state, state.find(name), action, QUICK)  # type: ignore[arg-type]
-    assert (words in why, until) == (True, None)
+    for late in (state.publications[1], published(after(38), ["two"])):
+        assert record_publication(state, late) == []
 
 
 def test_an_endpoint_that_a_card_has_left_is_waited_for_no_more() -> None:
     """Else it would hold up everything for ever; of another card nothing is forgotten."""
     old = published(NOON, ["one"], series=OTHER)
     new = published(after(10), ["one", "two"], series="https://c/")
-    state = record(seen(), old)
-
-    moved = change(state, agenda.record_publication, new, now=after(10), replaced=old)
-    beside = change(state, agenda.record_publication, new, now=after(10))
-
+    state = record(SEEN, old)
+    moved = change(state, record_publication, new, now=after(10), replaced=old)
+    beside = change(state, record_publication, new, now=after(10))
     assert due(moved, "activate", "two", 320)
     assert not due(beside, "activate", "two", 320)
+
+
+# When a step is due.
+
+EACH = partial(published, kids=["one", "two"])
+LONG = record(TWO, EACH(NOON, max_age=1000))
+SHORT = record(LONG, EACH(after(1)))  # while caches hold the one before
+LOST = record(SEEN, published(after(100), ["one"]))
+FOUND = record(LOST, EACH(after(150)))
+SOON, LATE = (record(ACTIVATED, EACH(after(at), signed_by=["two"])) for at in (220, 1000))
+#: The step, and the second in which it is due, which counts from the record of a publication.
+DUE: dict[str, tuple[StoreState, str, str, int]] = {
+    "caches have the next key": (SEEN, "activate", "two", 210),
+    "as long as publications told caches": (LONG, "activate", "two", 1010),
+    "also one before the newest": (SHORT, "activate", "two", 1010),
+    "from when it was found again": (FOUND, "activate", "two", 360),
+    "no cache holds what it signed": (RELIEVED, "retire", "one", 530),
+    "it signs on until its time": (SOON, "retire", "one", 470),
+    "cards were signed again late": (LATE, "retire", "one", 1060),
+    "a standby takes over at once": (revoke(TWO, "one", "superseded", 100), "activate", "two", 100),
+    "also where keys were stolen": (STOLEN, "activate", "away", 1),
+}
+
+
+@pytest.mark.parametrize(("state", "action", "name", "second"), DUE.values(), ids=DUE)
+def test_a_step_is_due_in_its_second_and_not_one_earlier(
+    state: StoreState, action: str, name: str, second: int
+) -> None:
+    """Where nobody is left who signs, that is at once."""
+    is_urgent = not state.active_keys()
+    assert bool(due(state, action, name, second - 1)) is is_urgent
+    assert due(state, action, name, second) is not None
+
+
+BACK = record(RELIEVED, EACH(after(480), signed_by=["one"]))
+BESIDE = record(RELIEVED, EACH(after(480), series=OTHER))
+IN_ONE_OF_TWO = record(SEEN, published(NOON, ["one"], series=OTHER))
+UNDATED: dict[str, tuple[StoreState, Any, str, str]] = {
+    "nothing is published": (TWO, "activate", "two", "not published"),
+    "a later publication lacks it": (LOST, "activate", "two", "not published"),
+    "one of two lacks it": (IN_ONE_OF_TWO, "activate", "two", "not published"),
+    "its successor has not signed": (ACTIVATED, "retire", "one", SERIES),
+    "it stands on a card": (RESIGNED, "retire", "one", SERIES),
+    "and signs": (RESIGNED, "retire", "one", "until 2026-11-21 12:07:50"),
+    "it stands on another card": (BESIDE, "retire", "one", OTHER),
+    "an old card came back": (BACK, "retire", "one", SERIES),
+}
+
+
+@pytest.mark.parametrize(("state", "action", "name", "words"), UNDATED.values(), ids=UNDATED)
+def test_what_has_no_date_is_waited_for_however_long_it_takes(
+    state: StoreState, action: Any, name: str, words: str
+) -> None:
+    """The clock of the state says nothing of caches; the words say what to do."""
+    assert due(state, action, name, 10**6) is None
+    why, until = find_wait(state, state.find(name), action, QUICK)
+    assert (words in why, until) == (True, None)
 
 
 # What comes next.
 
 
-def next_step(state: StoreState, at: float, every: int = QUICK.rotate_every) -> Step | None:
-    """The first of the steps ahead."""
-    return next(iter(steps(state, replace(QUICK, rotate_every=every), after(at))), None)
+def thieved(*names: str) -> StoreState:
+    """A stolen key, a keyset that lists no key, and new keys elsewhere."""
+    state = list_keys(revoke(TWO, "one", "compromised", 100), 1)
+    return enter(state, *names, at=200, **states.ELSEWHERE)
 
 
-def test_the_next_step_of_a_lone_key_is_its_successor() -> None:
+TOLD = revoke(enter(TWO, "r", "r2", **RELEASE), "one", "compromised", 100)
+#: When, and the steps ahead by action and key.
+AHEAD: dict[str, tuple[StoreState, int, str]] = {
+    "a successor": (ONE, 0, "generate one"),
+    "beside one in another custody": (
+        record(enter(ONE, "away", **AWAY), published(NOON, ["one", "away"])),
+        10**6,
+        "generate one",
+    ),
+    "none while the first waits for the roots": (WAITING, 10**6, ""),
+    "it takes its turn": (list_keys(WAITING, 2, "one", "two"), 10, "activate two"),
+    "one elsewhere is no successor": (enter(ROOTED, "away", at=1, **AWAY), 10**6, "generate one"),
+    "in the place of a stolen key": (revoke(TWO, "one", "compromised", 100), 200, "generate one"),
+    "its successor, too": (thieved("new"), 200, "generate one"),  # the roots list them together
+    "and no third": (thieved("new", "newer"), 200, ""),
+    "until they are listed": (
+        list_keys(thieved("new", "newer"), 2, "new", "newer", at=300),
+        300,
+        "activate new",
+    ),
+    "a stolen release key has none": (TOLD, 10**6, "generate one"),  # it only tells of the others
+    "unless it ends otherwise": (
+        revoke(TOLD, "r", "superseded", 200),
+        10**6,
+        "generate one, generate r",
+    ),
+    "an algorithm that was given up": (revoke(ONE, "one", "ceased"), 10**6, ""),
+    "a root key": (enter(EMPTY, "one", **ROOT), 10**6, ""),
+}
+
+
+@pytest.mark.parametrize(("state", "at", "expected"), AHEAD.values(), ids=AHEAD)
+def test_what_is_ahead(state: StoreState, at: int, expected: str) -> None:
     """A standby is always there; one in another custody is kept for the day it is needed."""
-    state = enter(EMPTY, public("one"), now=NOON)
-    step = next_step(state, 0)
-    assert step is not None
-    assert (step.action, step.key.kid, step.is_due(NOON)) == ("generate", "one", True)
-    state = enter(state, public("away"), now=NOON, custody=PROGRAM)
-    step = next_step(record(state, published(NOON, ["one", "away"])), 10**6)
-    assert step is not None
-    assert step.action == "generate"
+    ahead = steps(state, QUICK, after(at))
+    assert ", ".join(f"{step.action} {step.key.kid}" for step in ahead) == expected
 
 
-def test_no_second_successor_is_made_while_the_first_waits_for_the_roots() -> None:
-    """Nothing is due; once listed it takes its turn."""
-    rooted = list_keys(enter(EMPTY, public("one"), now=NOON), 1, "one")
-    state = enter(rooted, public("two"), now=after(1))
-
-    assert steps(state, QUICK, after(10**6)) == ()
-    listed = list_keys(state, 2, "one", "two", at=3)
-    assert [step.action for step in steps(listed, QUICK, after(10))] == ["activate"]
-    elsewhere = enter(rooted, public("away"), now=after(1), custody=PROGRAM)
-    actions = {step.action for step in steps(elsewhere, QUICK, after(10**6))}
-    assert actions == {"generate"}
-
-
-def test_a_key_and_its_successor_are_made_in_the_place_of_a_stolen_one() -> None:
-    """Both at once, since the roots list them together."""
-    state = revoke(first_two(), "one", "compromised", 100)
-
-    def made(state: StoreState) -> list[str]:
-        ahead = steps(state, QUICK, after(200))
-        return [step.action for step in ahead if step.action == "generate"]
-
-    assert made(state) == ["generate"]
-    state = enter(list_keys(state, 1), public("new"), now=after(200), **ELSEWHERE)
-    assert (state.find("new").state, made(state)) == ("generated", ["generate"])
-    state = enter(state, public("newer"), now=after(200), **ELSEWHERE)
-    assert made(state) == []
-    assert due(list_keys(state, 2, "new", "newer", at=300), "activate", "new", 300)
-
-
-def test_a_stolen_release_key_neither_gets_nor_is_a_successor() -> None:
-    """It only tells of the others; one that ends otherwise gets one from another custody."""
-    state = first_two()
-    for name in ("release", "release2"):
-        state = enter(state, public(name), now=NOON, roles=("release",))
-    state = revoke(state, "one", "compromised", 100)
-    assert {step.role for step in steps(state, QUICK, after(10**6))} == {"card"}
-    state = revoke(state, "release", "superseded", 200)
-    ahead = [step for step in steps(state, QUICK, after(10**6)) if step.role == "release"]
-    assert [step.action for step in ahead] == ["generate"]
+def next_step(state: StoreState, at: float, every: int = QUICK.rotate_every) -> Step:
+    """The first of the steps ahead."""
+    return steps(state, replace(QUICK, rotate_every=every), after(at))[0]
 
 
 def test_a_rotation_is_due_at_its_time_and_never_before_caches_have_the_new_key() -> None:
-    """Also where keys are to change at once, and where a person has asked for it."""
-    begun = change(seen(), agenda.replace_key, ["one"], now=after(20))
-    planned, early, asked = next_step(seen(), 300), next_step(seen(), 300, 0), next_step(begun, 300)
-
-    assert [step and step.due for step in (planned, early, asked)] == [
-        after(1000),
-        after(210),
-        after(210),
-    ]
-    blind = next_step(first_two(), 300, 0)
-    assert blind is not None
-    assert blind.due is None
+    """Also where keys are to change at once, and where a person has asked for it, once."""
+    begun = change(SEEN, agenda.replace_key, ["one"], now=after(20))
+    assert (begun.find("one").times.replaced, agenda.replace_key(begun, [])) == (after(20), [])
+    ahead = (next_step(SEEN, 300), next_step(SEEN, 300, 0), next_step(begun, 300))
+    assert [step.due for step in ahead] == [after(1000), after(210), after(210)]
+    assert next_step(TWO, 300, 0).due is None
 
 
 def test_a_rotation_runs_through_by_ticks_alone() -> None:
     """Each tick does one step; somebody signs and publishes all the time."""
-    state, done = seen(), []
+    state, done = SEEN, []
     for second in range(1000, 3000, 10):
-        now = after(second)
-        step = next_step(state, second)
-        if step is not None and step.is_due(now):
-            done.append(step.action)
-            if step.action == "generate":
-                state = enter(state, public(f"key {second}"), now=now)
+        now, ahead = after(second), steps(state, QUICK, after(second))
+        if ahead and ahead[0].is_due(now):
+            done.append(ahead[0].action)
+            if ahead[0].action == "generate":
+                state = enter(state, f"key {second}", at=second)
             else:
-                state = fold_all(state, take(state, step, QUICK, now), now)
+                state = fold_all(state, take(state, ahead[0], QUICK, now), now)
         kids = [key.kid for key in state.published_keys()]
         signers = [key.kid for key in state.signing_keys(now)]
         state = record(state, published(now, kids, signers))
-
     assert done == ["activate", "generate", "retire"] * 2
-
-
-def test_an_algorithm_that_was_given_up_does_not_come_back() -> None:
-    """No active key, no standby: nothing to rotate. A root key is never rotated."""
-    state = enter(EMPTY, public("one"), now=NOON)
-    assert steps(revoke(state, "one", "ceased"), QUICK, after(10**6)) == ()
-    root = enter(EMPTY, public("one"), now=NOON, roles=("root",))
-    assert next_step(root, 10**6, 0) is None
