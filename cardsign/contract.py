@@ -1,7 +1,7 @@
 """Contracts between agents: check messages against the schemas of a card, and begin a new agent.
 
 Schemas are only taken from a card whose signature was verified, because whoever writes a schema
-decides what passes. A schema may still be hostile: :mod:`cardsign.lint.schemas` bounds the work.
+decides what passes. A schema may still be hostile: :mod:`cardsign.lint.contract` bounds the work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, finding_at, members_of, objects_in
 from cardsign.findings import Finding, cap_findings, list_findings
-from cardsign.lint.schemas import find_problems
+from cardsign.lint.contract import find_problems
 from cardsign.verify.report import VerifiedCard
 
 #: Bytes of a task or response.

@@ -232,6 +232,17 @@ def test_what_an_agent_of_wsgi_reads_by_itself_is_looked_at(
     assert b"Card" not in got
 
 
+def test_an_agent_of_wsgi_may_refuse_a_long_body_by_itself(mount: Mount) -> None:
+    """The twin: its own error is for its own server."""
+
+    def refuse(*_: object) -> Iterable[bytes]:
+        raise RequestEntityTooLarge
+
+    environ = create_environ("/a2a", method="POST", data=b" " * (MAX_CALL_BYTES + 1))
+    with pytest.raises(RequestEntityTooLarge):
+        mount(refuse)(environ, lambda *_: None)
+
+
 def echo(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     """An agent that says what came to it."""
     start_response("202 ACCEPTED", [])
