@@ -19,7 +19,7 @@ from cardsign.findings import Finding, counted
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.times import minute
-from cardsign.trust import policyfile
+from cardsign.trust import enrolment, policyfile
 from cardsign.trust.lock import read_lock
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -79,7 +79,7 @@ def trust_commands() -> None:
 @click.option(
     "--digest",
     metavar="HEX",
-    callback=lambda _context, _option, text: text if text is None else policyfile.read_digest(text),
+    callback=lambda _context, _option, text: text if text is None else enrolment.read_digest(text),
     help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that "
     "does not follow from it is refused.",
 )
@@ -103,7 +103,7 @@ def add(who: str, **options: Any) -> None:
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
     proposal = _propose(url, options, _asker(options["insecure"], now), policy, now)
-    policyfile.add_issuers(
+    enrolment.add_issuers(
         policy,
         [(members, proposal)],
         compare=partial(_compare, proposal, options["digest"], yes=options["yes"]),
@@ -144,7 +144,7 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
 
 def _propose(
     url: Url | None, options: Mapping[str, Any], ask: Ask, policy: Policy, now: datetime
-) -> policyfile.Proposal:
+) -> enrolment.Proposal:
     """Return the anchor that is named, or what the origin of `url` publishes."""
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
     roots = options["roots"]
@@ -155,16 +155,16 @@ def _propose(
     if keysets:
         supplied = load_statements(keysets)
         with of_the_user("--keyset"):
-            proposal = policyfile.propose_keyset(supplied, policy=policy, roots=roots, now=now)
+            proposal = enrolment.propose_keyset(supplied, policy=policy, roots=roots, now=now)
             for doubt in proposal.doubts:  # of files that were chosen none is passed over
                 raise StatementRefused(doubt.code, doubt.message)
         return proposal
     if jwks is not None:
-        return policyfile.propose_keys(frame.read_jwks(jwks))
+        return enrolment.propose_keys(frame.read_jwks(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
-            return policyfile.Proposal(JwksAnchor(check_jwks_url(jwks_url)))
-    return policyfile.propose_published(url.origin, ask, policy=policy, roots=roots, now=now)
+            return enrolment.Proposal(JwksAnchor(check_jwks_url(jwks_url)))
+    return enrolment.propose_published(url.origin, ask, policy=policy, roots=roots, now=now)
 
 
 def _asker(insecure: bool, now: datetime) -> Ask:
@@ -174,11 +174,11 @@ def _asker(insecure: bool, now: datetime) -> Ask:
     return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
 
 
-def _compare(proposal: policyfile.Proposal, digest: str | None, *, yes: bool) -> None:
+def _compare(proposal: enrolment.Proposal, digest: str | None, *, yes: bool) -> None:
     """Compare the keyset, or keys that were fetched, before anything is written (E14)."""
     keyset = proposal.keyset
     if digest is not None:
-        policyfile.check_told(proposal, digest)
+        enrolment.check_told(proposal, digest)
     elif (keyset or proposal.seen_at) and not yes and not frame.is_dry_run():
         lines, hint = [f"keys at     {safe(proposal.seen_at, limit=300)}"], ""
         if keyset is not None:
@@ -208,13 +208,13 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     """
     policy = verifier.extensible_policy(trust_file)
     names = {issuer.name for issuer in policy.issuers}
-    agents = [issuer for issuer in policyfile.read_agents(listing) if issuer["name"] not in names]
+    agents = [issuer for issuer in enrolment.read_agents(listing) if issuer["name"] not in names]
     now = moment()
     ask = _asker(insecure, now)
     added = []
     for agent in agents:
         origin = parse_url(agent["cards"][0]).origin
-        proposal = policyfile.propose_published(origin, ask, policy=policy, roots=False, now=now)
+        proposal = enrolment.propose_published(origin, ask, policy=policy, roots=False, now=now)
         added.append((agent, proposal))
     texts = [
         policyfile.with_issuer("", agent, proposal.anchor).lstrip() for agent, proposal in added
@@ -227,7 +227,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         say(safe(warning, limit=400))
     count = counted(len(added), "issuer")
     frame.confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
-    policyfile.add_issuers(policy, added, cache=user_cache(), dry_run=frame.is_dry_run())
+    enrolment.add_issuers(policy, added, cache=user_cache(), dry_run=frame.is_dry_run())
     say(f"{frame.done('added', 'add')} {count} to {policy.path}")
 
 
@@ -329,7 +329,7 @@ def remove(name: str, trust_file: Path | None) -> None:
     refused. `cardsign trust forget NAME` removes the entry too.
     """
     policy = verifier.needed_policy(trust_file)
-    policyfile.remove_issuer(policy, name, dry_run=frame.is_dry_run())
+    enrolment.remove_issuer(policy, name, dry_run=frame.is_dry_run())
     note = f"{frame.done('removed', 'remove')} {name} from {policy.path}"
     show(Answer({"removed": name}, notes=[note]))
 
@@ -345,9 +345,9 @@ def forget(name: str, yes: bool, trust_file: Path | None) -> None:
     An issuer whose anchor is a keyset needs its entry: remove the issuer first.
     """
     policy = verifier.needed_policy(trust_file)
-    policyfile.forget_issuer(policy, name, dry_run=True)
+    enrolment.forget_issuer(policy, name, dry_run=True)
     frame.confirm(yes, f"older cards and statements of {name} may then be accepted again")
-    policyfile.forget_issuer(policy, name, dry_run=frame.is_dry_run())
+    enrolment.forget_issuer(policy, name, dry_run=frame.is_dry_run())
     note = f"{frame.done('removed', 'remove')} the entry of {name} from {policy.lock}"
     show(Answer({"forgotten": name}, notes=[note]))
 
@@ -364,7 +364,7 @@ def pin(name: str, trust_file: Path | None) -> None:
     """
     policy = verifier.needed_policy(trust_file)
     cache, is_dry_run = user_cache(), frame.is_dry_run()
-    keyset, changed = policyfile.move_pin(policy, name, moment(), cache, dry_run=is_dry_run)
+    keyset, changed = enrolment.move_pin(policy, name, moment(), cache, dry_run=is_dry_run)
     note = f"the pin of {name} is the newest keyset, {keyset.label}"
     if changed:
         note = f"{frame.done('moved', 'move')} the pin of {name} to keyset {keyset.label}"

@@ -17,9 +17,10 @@ from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
+from cardsign.trust.enrolment import add_issuers, move_pin, propose_keyset
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.policyfile import add_issuers, move_pin, propose_keyset, read_policy
+from cardsign.trust.policyfile import read_policy
 from cardsign.trust.session import read_cache
 from cardsign.trust.walk import SuppliedStatements, read_supplied
 from cardsign.verify.report import NoVerdict, Report
