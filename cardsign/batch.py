@@ -19,8 +19,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from cardsign.card.document import Card
-from cardsign.card.interfaces import current_interfaces
+from cardsign.card.document import Card, current_interfaces
 from cardsign.errors import InputRefused, LocalFault, UsageFault, require
 from cardsign.inputs import CardFile
 from cardsign.trust.policy import Policy, Subject

@@ -12,9 +12,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from cardsign.card.document import unsigned
+from cardsign.card.document import interfaces_of, unsigned
 from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
-from cardsign.card.interfaces import interfaces_of
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.findings import counted

@@ -23,9 +23,8 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from cardsign.card.document import Card, check_is_no_key_set
+from cardsign.card.document import Card, check_is_no_key_set, interfaces_of
 from cardsign.card.extensions import declares_extended_card
-from cardsign.card.interfaces import interfaces_of
 from cardsign.card.profiles import (
     PROFILES,
     VERIFIERS,

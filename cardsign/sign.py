@@ -23,9 +23,16 @@ from typing import Final, get_args
 
 from cardsign import errors
 from cardsign.card import profiles
-from cardsign.card.document import MAX_SIGNATURES, Card, check_is_agent_card, with_signatures
+from cardsign.card.document import (
+    MAX_SIGNATURES,
+    Card,
+    check_interfaces,
+    check_is_agent_card,
+    current_interfaces,
+    interfaces_of,
+    with_signatures,
+)
 from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
-from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.profiles import Compat, Payload, Payloads, ProfileName, Uncovered
 from cardsign.card.rules import without_empties
 from cardsign.card.schema import check_members

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from cardsign.card import security
+from cardsign.card.document import DEFAULT_TRANSPORT, current_interfaces
 from cardsign.card.extensions import (
     KEPT_OF_CARD,
     KEPT_OF_SKILL,
@@ -21,7 +22,6 @@ from cardsign.card.extensions import (
     kept_of,
     with_kept,
 )
-from cardsign.card.interfaces import DEFAULT_TRANSPORT, current_interfaces
 from cardsign.card.schema import (
     CAPABILITIES_1_0,
     CARD_0_3,

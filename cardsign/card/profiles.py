@@ -36,8 +36,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card import rules
-from cardsign.card.document import Card, unsigned
-from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
+from cardsign.card.document import DEFAULT_TRANSPORT, Card, Interface, interfaces_of, unsigned
 from cardsign.card.rules import Node, RuleRefusal, Tokens, find, write
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import flat_requirements, unwrapped

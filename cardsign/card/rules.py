@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
-from cardsign.card.interfaces import DEFAULT_TRANSPORT
+from cardsign.card.document import DEFAULT_TRANSPORT
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import WRAPPERS, type_of_flat
 from cardsign.card.values import Json

@@ -21,9 +21,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from semver import Version
 
 from cardsign import errors
-from cardsign.card.document import Card, check_is_no_key_set, unsigned
+from cardsign.card.document import Card, check_is_no_key_set, interfaces_of, unsigned
 from cardsign.card.extensions import SCHEMA_MEMBERS, is_contract, kept_of, skill_schemas
-from cardsign.card.interfaces import interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object

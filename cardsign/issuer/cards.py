@@ -15,8 +15,7 @@ from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.card import extensions
 from cardsign.card.convert import convert_card
-from cardsign.card.document import Card, render, unsigned
-from cardsign.card.interfaces import list_origins
+from cardsign.card.document import Card, list_origins, render, unsigned
 from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, elements_of, members_of, objects_in

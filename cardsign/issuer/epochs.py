@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cardsign import errors
-from cardsign.card.document import Card
-from cardsign.card.interfaces import list_origins
+from cardsign.card.document import Card, list_origins
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic

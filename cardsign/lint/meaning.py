@@ -8,8 +8,8 @@ from typing import Final
 
 from semver import Version
 
+from cardsign.card.document import BINDING_MEMBERS, interfaces_of
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
-from cardsign.card.interfaces import BINDING_MEMBERS, interfaces_of
 from cardsign.card.schema import check_members, fold, snake
 from cardsign.card.security import Scheme, requirements_of, security_problems
 from cardsign.card.values import Json, elements_of, members_of, split, value_at

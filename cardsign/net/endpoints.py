@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, quote_plus, urlencode
 
+from cardsign.card.document import Interface, current_interfaces
 from cardsign.card.extensions import declares_extended_card
-from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.schema import A2aVersion
 from cardsign.card.security import Scheme, requirements_of, schemes_of, security_problems
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object

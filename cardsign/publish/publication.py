@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from cardsign import errors
-from cardsign.card.document import Card
+from cardsign.card.document import Card, current_interfaces
 from cardsign.card.extensions import check_audience, declares_extended_card
-from cardsign.card.interfaces import current_interfaces
 from cardsign.card.profiles import Payloads, canonicalize
 from cardsign.card.values import Json
 from cardsign.errors import FileFault, PublishRefused, ServeFault, SignatureRefused, UsageFault

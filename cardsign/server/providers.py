@@ -44,7 +44,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import file_stamp
-from cardsign.jose.jwt import MAX_TOKEN_CHARS, check_claims, read_token
+from cardsign.jose.jws import MAX_TOKEN_CHARS, check_claims, read_token
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
 from cardsign.server.settings import ProviderSettings, ServerSettings, in_networks

@@ -29,8 +29,8 @@ from urllib.parse import unquote, urlsplit
 
 from werkzeug.http import http_date
 
+from cardsign.card.document import Interface, current_interfaces, interfaces_of
 from cardsign.card.extensions import declares_extended_card
-from cardsign.card.interfaces import Interface, current_interfaces, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, elements_of, members_of

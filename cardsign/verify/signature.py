@@ -28,9 +28,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from cardsign.card.document import TOKEN_CLAIMS, check_is_agent_card
+from cardsign.card.document import TOKEN_CLAIMS, check_interfaces, check_is_agent_card
 from cardsign.card.extensions import ExtendedMarker, find_marker
-from cardsign.card.interfaces import check_interfaces
 from cardsign.card.profiles import (
     DEFAULT_PROFILES,
     PROFILES,

@@ -13,8 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from cardsign.card.document import Card
-from cardsign.card.interfaces import current_interfaces
+from cardsign.card.document import Card, current_interfaces
 from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused

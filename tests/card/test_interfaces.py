@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.interfaces import _NAMES, check_interfaces, current_interfaces, interfaces_of
+from cardsign.card.document import _NAMES, check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.schema import fold
 from cardsign.errors import CardRefused
 from cardsign.urls import parse_place
