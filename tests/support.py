@@ -67,117 +67,14 @@ def read_statements_once(patch: pytest.MonkeyPatch) -> None:
             patch.setattr(f"cardsign.{room}.{read.__name__}", once)
 
 
-#: The default profiles agree on its bytes.
-PORTABLE: dict[str, Any] = {
-    "name": "Tide tables",
-    "description": "Says when the water comes",
-    "version": "1.2.0",
-    "supportedInterfaces": [
-        {
-            "url": "https://tides.example/a2a",
-            "protocolBinding": "JSONRPC",
-            "protocolVersion": "1.0",
-        }
-    ],
-    "provider": {"url": "https://tides.example/", "organization": "Harbour office"},
-    "capabilities": {"streaming": True},
-    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
-    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
-}
-
-#: Holds defaults besides, which rule 1 drops and which leave nothing open.
-WITH_DEFAULTS: dict[str, Any] = {
-    **PORTABLE,
-    "supportedInterfaces": [{**PORTABLE["supportedInterfaces"][0], "tenant": ""}],
-    "skills": [{**PORTABLE["skills"][0], "examples": []}],
-}
-
-#: As most real cards are: empties, a vendor's member, a requirement without scopes.
-LAX: dict[str, Any] = {
-    **PORTABLE,
-    "iconUrl": "",
-    "securityRequirements": [{"schemes": {"harbour": {"list": []}}}],
-    "skills": [{**PORTABLE["skills"][0], "examples": []}],
-    "x-berth": {"pier": 4},
-}
-
-#: A2A 0.3, with a requirement that a2a-sdk's rewriting keeps.
-OLD: dict[str, Any] = {
-    "name": "Tide tables",
-    "description": "Says when the water comes",
-    "version": "1.2.0",
-    "protocolVersion": "0.3.0",
-    "url": "https://tides.example/old",
-    "preferredTransport": "JSONRPC",
-    "additionalInterfaces": [{"url": "https://tides.example/rest", "transport": "HTTP+JSON"}],
-    "capabilities": {"streaming": True},
-    "supportsAuthenticatedExtendedCard": True,
-    "securitySchemes": {"harbour": {"type": "http", "scheme": "Bearer"}},
-    "security": [{"harbour": ["read"]}],
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [
-        {
-            "id": "tides",
-            "name": "Tides",
-            "description": "When",
-            "tags": ["sea"],
-            "security": [{"harbour": ["read"]}],
-        }
-    ],
-}
-
-#: For both generations, as a2a-sdk's server publishes it: the 0.3 members say what the 1.0
-#: ones say, and only those are in its payload.
-DUAL: dict[str, Any] = {
-    **PORTABLE,
-    "supportedInterfaces": [
-        {
-            "url": "https://tides.example/old",
-            "protocolBinding": "JSONRPC",
-            "protocolVersion": "0.3",
-        },
-        {
-            "url": "https://tides.example/rest",
-            "protocolBinding": "HTTP+JSON",
-            "protocolVersion": "0.3",
-        },
-    ],
-    "capabilities": {"streaming": True, "extendedAgentCard": True},
-    "securitySchemes": {
-        "harbour": {
-            "httpAuthSecurityScheme": {"scheme": "Bearer"},
-            "type": "http",
-            "scheme": "Bearer",
-        }
-    },
-    "skills": [
-        {
-            **PORTABLE["skills"][0],
-            "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
-            "security": [{"harbour": ["read"]}],
-        }
-    ],
-    "url": "https://tides.example/old",
-    "preferredTransport": "JSONRPC",
-    "protocolVersion": "0.3.0",
-    "additionalInterfaces": [{"url": "https://tides.example/rest", "transport": "HTTP+JSON"}],
-    "supportsAuthenticatedExtendedCard": True,
-    "security": [{"harbour": ["read"]}],
-}
-
-
-#: The five cards of which most tests of cards are made.
-CARDS: dict[str, dict[str, Any]] = {
-    "portable": PORTABLE,
-    "with defaults": WITH_DEFAULTS,
-    "lax": LAX,
-    "of 0.3": OLD,
-    "for both versions": DUAL,
-}
+#: The five cards of which most tests of cards are made. The default profiles agree on the bytes
+#: of the first; the second holds defaults besides, which rule 1 drops and which leave nothing open;
+#: the third is as most real cards are: empties, a vendor's member, a requirement without scopes.
+#: That of 0.3 has a requirement that a2a-sdk's rewriting keeps. The last is for both versions, as
+#: a2a-sdk's server publishes it: the 0.3 members say what the 1.0 ones say, and only those are in
+#: its payload.
+CARDS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("cards.json").read_text())
+PORTABLE, WITH_DEFAULTS, LAX, OLD, DUAL = CARDS.values()
 each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
 
 

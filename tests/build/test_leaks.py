@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cardsign.build.sources import KINDS
 from cardsign.card.schema import CARD_0_3, CARD_1_0
 from cardsign.errors import BuildRefused, CardsignError, UsageFault
 from tests.build.making import Write, built
+from tests.support import read_cases
 
 #: What no card may hold, planted wherever a source can hold something.
 SECRETS: dict[str, Any] = {
@@ -27,92 +29,27 @@ SECRETS: dict[str, Any] = {
     "token": "PLANTED",
     "env": {"KEY": "PLANTED"},
 }
-PLANTED = json.dumps(SECRETS)
-INLINE = ", ".join(f"{name} = {json.dumps(value)}" for name, value in SECRETS.items()).replace(
-    '": ', '" = '
-)
-SKILL = {"id": "s", "name": "s", "description": "d", "tags": ["t"], **SECRETS}
-HEAD = json.dumps({**SECRETS, "name": "s2", "description": "d"})
-FRONTMATTER = f"---\n{HEAD}\n---\nPLANTED"
-CARD = {
-    "name": "a",
-    "description": "b",
-    "version": "1.0.0",
-    "skills": [SKILL],
-    "capabilities": {"streaming": True, **SECRETS},
-    "provider": {"organization": "o", "url": "https://o.example", **SECRETS},
-    "securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "bearer", **SECRETS}}},
-    **SECRETS,
+CASES = read_cases(__file__)
+
+
+def with_secrets(name: str, text: str) -> str:
+    """The text of a file with the secrets, in its form, where they are to be planted."""
+    members = json.dumps(SECRETS)[1:-1]
+    if name.endswith(".toml"):
+        members = re.sub(r'"(\w+)": ', r'"\1" = ', members)
+    return text.replace("SECRETS", members)
+
+
+FILES: dict[str, dict[str, str]] = {
+    kind: {name: with_secrets(name, text) for name, text in files.items()}
+    for kind, files in CASES["planted"].items()
 }
+CARD: dict[str, Any] = json.loads(FILES["card"][".well-known/agent-card.json"])
 OLD = {
     **CARD,
     "url": "https://a.example/",
     "protocolVersion": "0.3.0",
     "securitySchemes": {"k": {"type": "http", "scheme": "bearer", **SECRETS}},
-}
-FILES: dict[str, dict[str, str]] = {
-    "forge": {
-        "forge.yaml": json.dumps(
-            {
-                **SECRETS,
-                "agent_id": "a",
-                "tools": [{"name": "t", **SECRETS}],
-                "auth": {"providers": [{"type": "static_token", **SECRETS, "settings": SECRETS}]},
-            }
-        ),
-        "agent.json": json.dumps(
-            {**SECRETS, "a2a": {**SECRETS, "skills": [SKILL], "capabilities": SECRETS}}
-        ),
-        "SKILL.md": FRONTMATTER,
-    },
-    "orloj": {
-        "all.yaml": "\n---\n".join(
-            json.dumps(
-                {
-                    **SECRETS,
-                    "apiVersion": "orloj.dev/v1",
-                    "kind": kind,
-                    "metadata": {
-                        "name": name,
-                        "annotations": {"orloj.dev/description": "d", "PLANTED": "PLANTED"},
-                    },
-                    "spec": {**SECRETS, "auth": SECRETS, "runtime": SECRETS, **spec},
-                }
-            )
-            for kind, name, spec in (
-                ("AgentSystem", "a", {"agents": ["b"]}),
-                ("Agent", "b", {"tools": ["c"]}),
-                ("Tool", "c", {}),
-            )
-        )
-    },
-    "openfang": {
-        "agent.toml": 'name = "a"\ndescription = "b"\nmodule = "m"\n'
-        f"[capabilities]\ntools = ['t']\nmore = {{ {INLINE} }}\n[model]\nmore = {{ {INLINE} }}\n",
-        "config.toml": f"api_key = 'PLANTED'\n[a2a]\nmore = {{ {INLINE} }}\n",
-    },
-    "pyproject": {
-        "pyproject.toml": "[project]\nname = 'a'\ndescription = 'b'\nauthors = ['PLANTED']\n"
-        f"[tool.cardsign.card]\nmore = {{ {INLINE} }}\n"
-        f"capabilities = {{ {INLINE} }}\n"
-        f"skills = [{{ id = 's', description = 'd', {INLINE} }}]\n"
-    },
-    "mcp": {
-        "server.json": json.dumps(
-            {
-                **SECRETS,
-                "name": "a",
-                "description": "b",
-                "serverUrl": "PLANTED",
-                "tools": [{"name": "t", "output": "PLANTED", **SECRETS}],
-                "auth": {"type": "bearer", **SECRETS},
-            }
-        )
-    },
-    "card": {".well-known/agent-card.json": json.dumps(CARD)},
-    "skills": {
-        "x/SKILL.md": FRONTMATTER,
-    },
 }
 
 
@@ -145,52 +82,10 @@ def test_F26_an_older_card_is_no_way_out(write: Write, a2a: str) -> None:
     assert {"egress", "provider.egress"} <= set(left_out.split())
 
 
-LOGIN = "https://user:PLANTED@o.example/"
-A_CARD = {"name": "a", "description": "b", "version": "1", "skills": [SKILL]}
 FORGE = "agent_id: a\ndescription: b\nbuiltin_tools: [t]\n"
-WITH_LOGIN: dict[str, tuple[str, str]] = {
-    "url": ("card.json", json.dumps(OLD | {"url": LOGIN})),
-    "interface": ("card.json", json.dumps(A_CARD | {"supportedInterfaces": [{"url": LOGIN}]})),
-    "documentation": ("card.json", json.dumps(CARD | {"documentationUrl": LOGIN})),
-    "backslashes": ("card.json", json.dumps(CARD | {"iconUrl": LOGIN.replace("//", "\\\\")})),
-    "provider": (
-        "card.json",
-        json.dumps(A_CARD | {"url": "", "provider": {"organization": "o", "url": LOGIN}}),
-    ),
-    "extension": (
-        "card.json",
-        json.dumps(
-            A_CARD | {"capabilities": {"extensions": [{"uri": "u", "params": {"a": [LOGIN]}}]}}
-        ),
-    ),
-    "id": ("card.json", json.dumps(CARD | {"spiffe_id": "spiffe://u@o.example/a"})),
-    "issuer": (
-        "forge.yaml",
-        f"{FORGE}auth: {{providers: [{{type: oidc, settings: {{issuer: '{LOGIN}'}}}}]}}\n",
-    ),
-    "homepage": (
-        "mcp.json",
-        json.dumps({"name": "a", "description": "b", "homepage": LOGIN, "tools": [{"name": "t"}]}),
-    ),
-    "schema": (
-        "mcp.json",
-        json.dumps(
-            {
-                "name": "a",
-                "description": "b",
-                "tools": [{"name": "t", "inputSchema": {"properties": {"x": {"default": LOGIN}}}}],
-            }
-        ),
-    ),
-    "pyproject": (
-        "pyproject.toml",
-        "[tool.cardsign.card]\nname = 'a'\ndescription = 'b'\nskills = [{id = 's'}]\n"
-        f"iconUrl = '{LOGIN}'\n",
-    ),
-}
 
 
-@pytest.mark.parametrize(("name", "text"), WITH_LOGIN.values(), ids=WITH_LOGIN)
+@pytest.mark.parametrize(("name", "text"), CASES["login"].values(), ids=CASES["login"])
 def test_F26_a_url_with_a_user_or_password_is_refused_with_its_line(
     write: Write, name: str, text: str
 ) -> None:
@@ -216,7 +111,7 @@ def test_B25_metadata_that_may_be_secret_stays_inside(write: Write) -> None:
     metadata = {"team": "iam", "tier": 2}
     token = "AKIA" + "IOSFODNN7EXAMPLE"
     inside = {"api_key": "x", "note": token, "host": "http://10.0.0.1/", "more": {"a": 1}, "l": [1]}
-    given = A_CARD | {"metadata": metadata | inside}
+    given = CARD | {"metadata": metadata | inside}
     card = built(write("card.json", json.dumps(given)))
     (ours,) = json.loads(card.document)["capabilities"]["extensions"]
     assert ours["params"]["metadata"] == metadata
@@ -263,6 +158,6 @@ def test_a_path_too_long_for_any_file_is_no_file(write: Write, length: int) -> N
 )
 def test_a_member_that_cannot_be_said_is_refused(write: Write, member: str, text: str) -> None:
     """Whatever stands behind --set."""
-    path = write("card.json", json.dumps(A_CARD))
+    path = write("card.json", json.dumps(CARD))
     with pytest.raises((BuildRefused, UsageFault)):
         built(path, members={member: text})

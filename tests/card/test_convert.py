@@ -15,64 +15,10 @@ from cardsign.card.document import Card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, check_members
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding
-from tests.support import OLD as OLD_TIDES
-from tests.support import PORTABLE, without
+from tests.support import read_cases
 
-SKILL: dict[str, Any] = {"id": "s", "name": "S", "description": "d", "tags": ["t"]}
-TOKEN = {"tokenUrl": "https://tides.example/token", "scopes": {"read": "Read"}}
-FLOWS: dict[str, dict[str, Any]] = {
-    "login": {
-        "authorizationCode": {
-            **TOKEN,
-            "authorizationUrl": "https://tides.example/auth",
-            "pkceRequired": True,
-        }
-    },
-    "device": {"deviceCode": {**TOKEN, "deviceAuthorizationUrl": "https://tides.example/device"}},
-}
-NEW: dict[str, Any] = {
-    **PORTABLE,
-    "supportedInterfaces": [
-        *PORTABLE["supportedInterfaces"],
-        {
-            "url": "https://tides.example/v1",
-            "protocolBinding": "HTTP+JSON",
-            "protocolVersion": "0.3.0",
-        },
-    ],
-    "documentationUrl": "https://tides.example/docs",
-    "capabilities": {
-        "streaming": True,
-        "extensions": [{"uri": "https://x.example/e", "params": {"n": 1}}],
-        "extendedAgentCard": True,
-    },
-    "securitySchemes": {
-        "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}},
-        **{name: {"oauth2SecurityScheme": {"flows": flows}} for name, flows in FLOWS.items()},
-    },
-    "securityRequirements": [
-        {"schemes": {"key": {}, "login": {"list": ["read"]}}},
-        {"schemes": {}},
-    ],
-    "skills": [{**SKILL, "securityRequirements": [{"schemes": {"key": {}}}]}],
-    "iconUrl": "https://tides.example/icon",
-}
-OLD: dict[str, Any] = {
-    **without(OLD_TIDES, "/additionalInterfaces"),
-    "capabilities": {"streaming": False, "stateTransitionHistory": True},
-    "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}},
-    "security": [{"key": []}, {}],
-    "skills": [{**SKILL, "security": [{"key": []}]}],
-}
-OLDEST: dict[str, Any] = {
-    **{name: PORTABLE[name] for name in ("name", "description", "version")},
-    "url": "https://tides.example/a2a",
-    "protocolVersion": "0.2",
-    "capabilities": {"streaming": True, "stateTransitionHistory": True},
-    "skills": [{**SKILL, "inputSchema": {"type": "object", "required": ["q"]}}],
-    "authentication": {"schemes": ["bearer", "basic"]},
-}
-CARDS: dict[A2aVersion, dict[str, Any]] = {"1.0": NEW, "0.3": OLD, "0.2": OLDEST}
+CARDS: dict[A2aVersion, dict[str, Any]] = read_cases(__file__)
+NEW, OLD = CARDS["1.0"], CARDS["0.3"]
 
 
 @pytest.mark.parametrize("to", CARDS)

@@ -23,7 +23,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
 from cardsign.times import MAX_TIME
 from tests.spoilt_cards import EXAMPLES, SHARES, spoilt_card
-from tests.support import PORTABLE, each_card, put, read_cases, without
+from tests.support import PORTABLE, each_card, edited, put, read_cases, without
 from tests.unportable import unportable
 
 #: Edits of a marked card, and members in place of the capabilities, that must not be missed.
@@ -58,31 +58,12 @@ def test_a_card_without_a_marker_has_none(card: dict[str, Any]) -> None:
     assert find_marker(put(card, "/capabilities/extensions", [OTHER])) is None
 
 
-SOUND: dict[str, tuple[str, Any, ExtendedMarker]] = {
-    "the least number": (f"{PARAMS}/seq", 1, ExtendedMarker(MARKER.audience, 1, MARKER.exp)),
-    "the greatest number": (
-        f"{PARAMS}/seq",
-        MAX_SEQ,
-        ExtendedMarker(MARKER.audience, MAX_SEQ, MARKER.exp),
-    ),
-    "the last time": (f"{PARAMS}/exp", MAX_TIME, ExtendedMarker(MARKER.audience, 41, MAX_TIME)),
-    "a fraction of zero, which has the same payload": (f"{PARAMS}/seq", 41.0, MARKER),
-    "another description": (f"{FIRST}/description", "Only for you", MARKER),
-    "the longest audience": (
-        f"{PARAMS}/audience",
-        "a" * 64,
-        ExtendedMarker("a" * 64, 41, MARKER.exp),
-    ),
-    "an audience of digits": (f"{PARAMS}/audience", "0-1", ExtendedMarker("0-1", 41, MARKER.exp)),
-}
-
-
-@pytest.mark.parametrize(("where", "value", "marker"), SOUND.values(), ids=SOUND)
-def test_a_sound_marker_is_read(where: str, value: Any, marker: ExtendedMarker) -> None:
+@pytest.mark.parametrize(("where", "value", "members"), CASES["sound"].values(), ids=CASES["sound"])
+def test_a_sound_marker_is_read(where: str, value: Any, members: list[Any]) -> None:
     """The twins of the refusals below."""
     found = find_marker(put(MARKED, where, value))
 
-    assert found == marker
+    assert found == ExtendedMarker(*members)
     assert found is not None
     assert (type(found.seq), type(found.exp)) == (int, int)
 
@@ -156,53 +137,20 @@ def test_an_older_marker_is_replaced_where_it_stands() -> None:
     assert marked["capabilities"]["extensions"][1:] == [OTHER]
 
 
-ABSENT = {
-    "no capabilities": without(PORTABLE, "/capabilities"),
-    "null for capabilities": {**PORTABLE, "capabilities": None},
-    "empty capabilities": {**PORTABLE, "capabilities": {}},
-    "null for extensions": put(PORTABLE, "/capabilities/extensions", None),
-    "no extension": put(PORTABLE, "/capabilities/extensions", []),
-}
-
-
-@pytest.mark.parametrize("card", ABSENT.values(), ids=ABSENT)
-def test_what_is_missing_is_made(card: dict[str, Any]) -> None:
+@pytest.mark.parametrize("edits", CASES["absent"].values(), ids=CASES["absent"])
+def test_what_is_missing_is_made(edits: list[Any]) -> None:
     """A list of extensions, and the capabilities around it."""
-    assert find_marker(with_marker(card, MARKER)) == MARKER
+    assert find_marker(with_marker(edited(PORTABLE, edits), MARKER)) == MARKER
 
 
-UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
-    "no card": ({"name": "x"}, "card.not_agent_card", ""),
-    "capabilities that are a list": (
-        {**PORTABLE, "capabilities": []},
-        "card.type",
-        "/capabilities",
-    ),
-    "capabilities that are false": (
-        {**PORTABLE, "capabilities": False},
-        "card.type",
-        "/capabilities",
-    ),
-    "extensions that are an object": (
-        put(PORTABLE, "/capabilities/extensions", {}),
-        "card.type",
-        "/capabilities/extensions",
-    ),
-    "capabilities under another spelling": (
-        {**without(PORTABLE, "/capabilities"), "Capabilities": {}},
-        "card.two_spellings",
-        "/capabilities",
-    ),
-}
-
-
-@pytest.mark.parametrize(("card", "code", "path"), UNFIT.values(), ids=UNFIT)
-def test_a_card_that_cannot_hold_it_is_refused(card: dict[str, Any], code: str, path: str) -> None:
-    """Under the codes that other readers give."""
+@pytest.mark.parametrize(("edits", "code", "path"), CASES["unfit"].values(), ids=CASES["unfit"])
+def test_a_card_that_cannot_hold_it_is_refused(edits: list[Any], code: str, path: str) -> None:
+    """Under the codes that other readers give; so is what is no card."""
     with pytest.raises(CardRefused) as refused:
-        with_marker(card, MARKER)
-
+        with_marker(edited(PORTABLE, edits), MARKER)
     assert (refused.value.code, refused.value.path) == (code, path)
+    with pytest.raises(CardRefused, match=r"^card\.not_agent_card: "):
+        with_marker({"name": "x"}, MARKER)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests import hostile
 from tests.inspect.inspecting import inspected, only, over
-from tests.support import LAX, OLD, PORTABLE, count_calls, put
+from tests.support import LAX, PORTABLE, count_calls, put, read_cases
 
 COMPACT = (",", ":")
 
@@ -30,22 +30,7 @@ ODD: dict[str, Any] = put(
 SORTED = json.dumps(ODD, sort_keys=True, separators=COMPACT, ensure_ascii=False)
 
 #: A card of A2A 0.3, and how Python's models name its members; keys of maps are no names.
-CREW = OLD | {
-    "capabilities": {"pushNotifications": False, "extensions": [{"params": {"innerName": 1}}]},
-    "securitySchemes": {"harbourKey": {"type": "apiKey", "in": "header", "name": "X-Key"}},
-    "security": [{"harbourKey": []}],
-}
-SNAKE = {
-    "protocolVersion": "protocol_version",
-    "preferredTransport": "preferred_transport",
-    "additionalInterfaces": "additional_interfaces",
-    "pushNotifications": "push_notifications",
-    "supportsAuthenticatedExtendedCard": "supports_authenticated_extended_card",
-    "securitySchemes": "security_schemes",
-    "defaultInputModes": "default_input_modes",
-    "defaultOutputModes": "default_output_modes",
-    "in": "in_",
-}
+CREW, SNAKE = read_cases(__file__).values()
 
 
 def snake(text: str) -> str:
