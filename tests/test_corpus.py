@@ -16,17 +16,14 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from cardsign.card.document import Card, unsigned
-from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
-from cardsign.errors import CanonicalizationError, CardsignError
-from cardsign.jose.jws import TYP_COMPAT, read_entry, sign_payload
+from cardsign.errors import CardsignError
+from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Policy
 from tests.support import (
     NOW,
     at,
-    by_another_sdk,
-    codes,
     dump,
     examine,
     holder_of,
@@ -37,8 +34,6 @@ from tests.support import (
 )
 
 pytestmark = pytest.mark.needs_shared
-
-LOSSY = tuple(profile for profile in DEFAULT_PROFILES if profile not in FULL_PROFILES)
 
 Files = dict[str, bytes]
 
@@ -66,44 +61,6 @@ def provocative(shared: Path) -> Files:
     return {path.stem: read(path) for path in paths}
 
 
-@pytest.fixture(scope="module")
-def everything(corpus: Files, provocative: Files) -> Files:
-    """All of them."""
-    return corpus | provocative
-
-
-@pytest.fixture(scope="module")
-def honest(everything: Files, alice: PrivateKey) -> dict[str, dict[str, Any]]:
-    """Those that could be signed, with our signatures alone: full, and compat where bytes part.
-
-    A card without an endpoint for an SDK gets its compat signature as well.
-    """
-    found = {}
-    for name, document in everything.items():
-        try:
-            options = SigningOptions(drop_foreign=True, compat="none")
-            signing = sign_with_notes(document, [alice], options)
-        except CardsignError:
-            continue
-        found[name] = json.loads(signing.document)
-        full = payloads(found[name], *FULL_PROFILES).values()
-        for payload in set(payloads(found[name], *LOSSY).values()) - set(full):
-            found[name]["signatures"].append(sign_payload(payload, alice, typ=TYP_COMPAT))
-    assert len(found) > 100
-    return found
-
-
-def payloads(card: dict[str, Any], *profiles: str) -> dict[str, bytes]:
-    """The bytes under each of the profiles that has any."""
-    made = {}
-    for profile in profiles:
-        try:
-            made[profile] = canonicalize(card, profile).data
-        except CanonicalizationError:
-            continue
-    return made
-
-
 # ------------------------------------------------------------------ signed and verified back
 
 REFUSED = {
@@ -121,16 +78,20 @@ REFUSED = {
 }
 
 
+#: Of the cards made to part implementations, the ambiguous ones, by number.
+AMBIGUOUS = {8, 26, 27, 28, 34, 51, 52, 53, 57, 58, 59, 60}
+
+
 def test_every_file_is_signed_and_trusted_or_refused_with_a_code(
-    everything: Files, alice: PrivateKey
+    corpus: Files, provocative: Files, alice: PrivateKey
 ) -> None:
     """Nothing but our own errors; what is signed is trusted, and stays as it is."""
-    refused: Counter[str] = Counter()
-    for name, document in everything.items():
+    refused: dict[str, str] = {}
+    for name, document in (corpus | provocative).items():
         try:
             signing = sign_with_notes(document, [alice], SigningOptions())
         except CardsignError as error:
-            refused[error.code] += 1
+            refused[name] = error.code
             continue
         report = examine(signing.document, alice)
         assert report.verdict == "trusted", name
@@ -138,85 +99,8 @@ def test_every_file_is_signed_and_trusted_or_refused_with_a_code(
         assert report.card == unsigned(json.loads(document)), name
         again = sign_with_notes(signing.document, [alice], SigningOptions())
         assert (again.document, again.changed) == (signing.document, False), name
-    assert refused == REFUSED
-
-
-def test_of_the_provocative_cards_the_ambiguous_are_refused(
-    provocative: Files, alice: PrivateKey
-) -> None:
-    """By number, as the rules say; the worked example of 8.4.1 is no whole card."""
-    refused = set()
-    for name, document in provocative.items():
-        try:
-            sign_with_notes(document, [alice], SigningOptions())
-        except CardsignError:
-            refused.add(int(name[:2]))
-    assert refused == {8, 26, 27, 28, 34, 51, 52, 53, 57, 58, 59, 60}
-
-
-# ------------------------------------------------------------------ deleting beats nothing
-
-
-def test_no_lossy_payload_is_trusted_as_the_card(
-    honest: dict[str, dict[str, Any]], alice: PrivateKey
-) -> None:
-    """Threat 1 on every card: served with all of its signatures, the pruned card is not it."""
-    attacks = harmless = 0
-    for name, card in honest.items():
-        assert examine(card, alice).verdict == "trusted", name
-        full = [canonicalize(card, profile).data for profile in FULL_PROFILES]
-        for profile in LOSSY:
-            try:
-                pruned = canonicalize(card, profile)
-            except CanonicalizationError:
-                continue
-            report = examine({**pruned.value, "signatures": card["signatures"]}, alice)
-            if pruned.data in full:  # it drops defaults only, or nothing
-                assert report.verdict == "trusted", name
-                harmless += 1
-            else:
-                assert report.verdict in ("untrusted", "invalid"), name
-                assert report.card is None, name
-                attacks += 1
-    assert (attacks, harmless) == (172, 60)
-
-
-# ------------------------------------------------------------------ as a2a-sdk signs
-
-
-def test_what_a2a_sdk_signs_is_named_and_not_trusted(
-    honest: dict[str, dict[str, Any]], alice: PrivateKey
-) -> None:
-    """Unmarked signatures over its payload, under its default typ, by a pinned key."""
-    tried = open_requirements = accepted = 0
-    for name, card in honest.items():
-        plain = unsigned(card)
-        try:
-            theirs = by_another_sdk(plain, alice, "prune-empty-upgraded", typ="JWT")
-        except CanonicalizationError:
-            continue
-        tried += 1
-        report = examine(theirs, alice)
-        if set(payloads(plain, *FULL_PROFILES).values()) & set(
-            payloads(plain, "prune-empty-upgraded").values()
-        ):  # nothing of it is pruned, so its bytes are a full payload's as well (E1)
-            # An empty list of a skill's modes is not signed, and might be read as "none" (S11).
-            spoilt = name == "14-skill-empty-examples-list"
-            assert report.verdict == ("untrusted" if spoilt else "trusted"), name
-            assert report.profile in FULL_PROFILES, name
-        else:
-            assert report.verdict == "untrusted", name
-            assert codes(report)[0] == "sig.other_profile", name
-        open_requirements += "coverage.requirement_unsigned" in codes(report)
-        by_name = examine(theirs, alice, profiles=("prune-empty-upgraded",))
-        if by_name.verdict == "trusted":
-            accepted += 1
-            assert "coverage.absence_unprovable" in codes(by_name), name
-            upgraded = canonicalize(plain, "prune-empty-upgraded").value
-            assert by_name.card == upgraded, name
-    assert tried > 100
-    assert open_requirements > 20
-    assert accepted > 20
+    assert Counter(refused.values()) == REFUSED
+    assert {int(name[:2]) for name in refused if name in provocative} == AMBIGUOUS
 
 
 # ------------------------------------------------------------------ real signatures

@@ -19,14 +19,16 @@ from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SignedCard, SigningOptions, self_check, sign_with_notes
 from tests.support import (
+    CARDS,
     DUAL,
     LAX,
     OLD,
     PORTABLE,
-    WITH_DEFAULTS,
     codes,
     dump,
     each_card,
+    each_case,
+    edited,
     examine,
     one_signature,
     profiles_of,
@@ -81,61 +83,12 @@ def notes_of(signing: SignedCard, code: str) -> list[str]:
 # Which signatures.
 
 
-def bare(card: dict[str, Any]) -> dict[str, Any]:
-    """The card without anything about who may call."""
-    members = ("securitySchemes", "securityRequirements", "security")
-    skills = [{k: v for k, v in skill.items() if k not in members} for skill in card["skills"]]
-    return {k: v for k, v in card.items() if k not in members} | {"skills": skills}
-
-
-SERVED, BOTH = "served-as-is", "served-as-is rule-1-as-written"
-JS, PRUNED, UPGRADED = "js-instance", "prune-empty", "prune-empty-upgraded"
-MTLS = {"mtlsSecurityScheme": {"description": "x"}}
-REALM = "/securitySchemes/harbour/httpAuthSecurityScheme/realm"
-NO_SCOPES = {"clientCredentials": {"tokenUrl": "https://tides.example/token", "scopes": {}}}
-#: The card, the full payloads, the lossy ones that are safe for it, and further ones.
-PLANS: dict[str, tuple[dict[str, Any], str, str, str]] = {
-    "portable": (PORTABLE, SERVED, "", JS),
-    "with defaults": (WITH_DEFAULTS, BOTH, "", JS),
-    "that loses a requirement without scopes": (LAX, BOTH, PRUNED, JS),
-    "that loses an old requirement without scopes": (
-        {**PORTABLE, "security": [{"harbour": []}]},
-        *(SERVED, PRUNED, JS),
-    ),
-    "that loses a requirement with scopes": (
-        {**PORTABLE, "security": [{"harbour": ["write"]}]},
-        *(SERVED, "", f"{PRUNED} {JS}"),
-    ),
-    "that loses a member of a vendor": ({**PORTABLE, "x-berth": 4}, SERVED, PRUNED, JS),
-    "that loses a scheme": (
-        put(PORTABLE, "/securitySchemes/door", {"mtlsSecurityScheme": {}}),
-        *(SERVED, "", f"{PRUNED} {JS}"),
-    ),
-    "that loses part of a scheme": (put(PORTABLE, REALM, "x"), SERVED, "", f"{PRUNED} {JS}"),
-    "that loses an empty part of a scheme": (
-        put(PORTABLE, "/securitySchemes/door", {"oauth2SecurityScheme": {"flows": NO_SCOPES}}),
-        *(SERVED, PRUNED, JS),
-    ),
-    "whose lossy payloads differ": (
-        {**PORTABLE, "supportsAuthenticatedExtendedCard": True},
-        *(SERVED, f"{PRUNED} {UPGRADED}", JS),
-    ),
-    "with schemes alone": ({**bare(LAX), "securitySchemes": {"x": MTLS}}, BOTH, PRUNED, JS),
-    "of 0.3 with schemes": (OLD, SERVED, UPGRADED, JS),
-    "of 0.3 without": (bare(OLD), SERVED, f"{UPGRADED} {JS}", ""),
-    "of 0.3 that loses an endpoint's binding": (
-        {**bare(OLD), "additionalInterfaces": [{"url": "https://tides.example", "transport": ""}]},
-        *(SERVED, "", f"{UPGRADED} {JS}"),
-    ),
-    "for both": (DUAL, SERVED, PRUNED, ""),
-}
-
-
-@pytest.mark.parametrize(("card", "full", "safe", "further"), PLANS.values(), ids=PLANS)
+@each_case(__file__, "plans", "base", "edits", "full", "safe", "further")
 def test_one_signature_for_each_distinct_payload(
-    card: dict[str, Any], full: str, safe: str, further: str, alice: PrivateKey
+    base: str, edits: list[Any], full: str, safe: str, further: str, alice: PrivateKey
 ) -> None:
     """Full ones come first and say JOSE; lossy ones say that they are of compat."""
+    card = edited(CARDS[base], edits)
     plans: dict[Any, str] = {"none": full, "safe": f"{full} {safe}"}
     plans["all"] = f"{full} {safe} {further}"
     for compat, plan in plans.items():
@@ -183,27 +136,12 @@ def test_the_rust_sdk_verifies_es256_alone(alice: PrivateKey) -> None:
         assert sum("(Rust)" in reader for reader in readers) == count
 
 
-RESOLVER = "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver"
-SNAKE = put(without(PORTABLE, "/provider"), "/icon_url", "https://tides.example/i.png")
-#: The card, the choice, the SDKs that will refuse it, and whether lint helps with the first.
-REFUSING: dict[str, tuple[dict[str, Any], str, list[str], bool]] = {
-    "whose schemes the JavaScript client drops": (PORTABLE, "safe", [RESOLVER], False),
-    "that all can verify": (PORTABLE, "all", [], False),
-    "that the JavaScript client cannot read": (bare(OLD), "safe", [], False),
-    "without compat signatures": (WITH_DEFAULTS, "none", [RESOLVER], False),
-    "that lint can mend": (
-        *(SNAKE, "none"),
-        ["a2a-sdk 1.1.4 to 1.3.0", "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON", RESOLVER],
-        True,
-    ),
-}
-
-
-@pytest.mark.parametrize(("card", "compat", "sdks", "mends"), REFUSING.values(), ids=REFUSING)
+@each_case(__file__, "refusing", "base", "edits", "compat", "sdks", "mends")
 def test_an_sdk_that_will_refuse_the_card_is_named_with_the_ways_out(
-    card: dict[str, Any], compat: str, sdks: list[str], mends: bool, alice: PrivateKey
+    base: str, edits: list[Any], compat: str, sdks: list[str], mends: bool, alice: PrivateKey
 ) -> None:
     """Those that are served are not, nor those that cannot read it at all."""
+    card = edited(CARDS[base], edits)
     lines = notes_of(sign(card, alice, compat=compat, file="my card.json"), "sign.sdk_refuses")
 
     assert [line.partition(" will refuse this card")[0].rstrip(",") for line in lines] == sdks
@@ -477,49 +415,12 @@ def test_what_is_never_signed(
     assert (caught.value.code, signer.asked) == (code, 0)
 
 
-NO_CARD = "card.not_agent_card"
-FORCIBLE: dict[str, tuple[dict[str, Any], str, str]] = {
-    "no name": (without(PORTABLE, "/name"), NO_CARD, ""),
-    "a null name": ({**PORTABLE, "name": None}, NO_CARD, ""),
-    "no endpoint": (without(PORTABLE, "/supportedInterfaces"), "card.no_interface", ""),
-    "an endpoint that no client calls": (
-        {**without(PORTABLE, "/supportedInterfaces"), "additionalInterfaces": [{"url": "u"}]},
-        *("card.no_interface", ""),
-    ),
-    "of 0.3, additional interfaces alone": (without(OLD, "/url"), "card.no_interface", ""),
-    "of 0.3, a url that no schema has": (
-        {**without(OLD, "/url"), "Url": OLD["url"]},
-        *("card.no_interface", ""),
-    ),
-    "no interface beside additional ones": (
-        {**without(OLD, "/url"), "supportedInterfaces": []},
-        *("card.no_interface", ""),
-    ),
-    "an interface without url": (
-        put(PORTABLE, "/supportedInterfaces/0/url", ""),
-        *("card.interface_url", "/supportedInterfaces/0/url"),
-    ),
-    "an empty url beside interfaces": ({**PORTABLE, "url": ""}, "card.interface_url", "/url"),
-    "a signature block": (
-        {**PORTABLE, "signature": {"value": "x"}},
-        *("card.single_signature_block", "/signature"),
-    ),
-    "a member of the wrong type": (
-        put(PORTABLE, "/capabilities/streaming", "yes"),
-        *("card.type", "/capabilities/streaming"),
-    ),
-    "capabilities that are a list": (
-        {**PORTABLE, "capabilities": ["x"]},
-        *("card.type", "/capabilities"),
-    ),
-}
-
-
-@pytest.mark.parametrize(("card", "code", "path"), FORCIBLE.values(), ids=FORCIBLE)
+@each_case(__file__, "forcible", "base", "edits", "code", "path")
 def test_what_is_no_good_card_is_signed_by_force_alone(
-    card: dict[str, Any], code: str, path: str, alice: PrivateKey
+    base: str, edits: list[Any], code: str, path: str, alice: PrivateKey
 ) -> None:
     """Refused with the place; by force it is signed as it is served, and the problem is noted."""
+    card = edited(CARDS[base], edits)
     signer = Counting(alice)
     with pytest.raises(CardsignError) as caught:
         sign_with_notes(dump(card), [signer], SigningOptions())
