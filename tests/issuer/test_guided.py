@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from cardsign.card.extensions import ExtendedMarker
 from cardsign.issuer.doctor import examine_issuer
-from cardsign.issuer.epochs import open_recovery_key, recover
 from cardsign.issuer.keyset import (
     accept_keyset,
     draft_keyset,
@@ -22,7 +20,7 @@ from cardsign.issuer.keyset import (
     sign_keyset,
     write_draft,
 )
-from cardsign.issuer.reconcile import find_key_gaps, reconcile, renew_release, rotate_now
+from cardsign.issuer.reconcile import find_key_gaps, reconcile, renew_release
 from cardsign.issuer.release import ReleasePlan, needed_keyset
 from cardsign.issuer.work import Work, card_signers
 from cardsign.jose.keys import PrivateKey
@@ -34,7 +32,7 @@ from cardsign.sign import SigningOptions, sign_document
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import read_release
-from tests.issuer.site import NOW, RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
+from tests.issuer.site import NOW, SECRETS, Peer, Site, begun, peer_of
 from tests.keys.elsewhere import refusal
 from tests.publish.publications import put_in_place
 from tests.support import PORTABLE, dump
@@ -102,18 +100,6 @@ def test_a_key_that_another_host_has_made_is_not_made_again(site: Site) -> None:
     assert site.store.state.keys == keys
 
 
-def test_a_rotation_begins_now_if_a_person_says_so(site: Site, peer: Peer) -> None:
-    """The successor waits for the caches as ever."""
-    old = site.active("card")
-    site.now += timedelta(days=1)
-    assert rotate_now(site.work("card", "release", root=True), [old]).left == ()
-    assert site.active("card") == old
-    site.now += timedelta(days=1)
-    site.rotate("card", "release", root=True)
-    assert (site.active("card") == old, site.state(old)) == (False, "retiring")
-    assert peer.verdict(site.live, site.now) == "trusted"
-
-
 @pytest.mark.parametrize("year", [2099, 9999])
 def test_a_publication_of_the_future_stops_no_rotation(together: Site, year: int) -> None:
     """All waits run from what the key store records, so nothing there is later than now."""
@@ -124,15 +110,6 @@ def test_a_publication_of_the_future_stops_no_rotation(together: Site, year: int
         together.rotate("card", "release", "root")
         assert together.live.published_at <= together.now
         assert max(one.at for one in together.store.state.publications) <= together.now
-
-
-def test_the_next_key_of_a_signer_is_made_there(tmp_path: Path) -> None:
-    """By a person: no private key comes to lie in the key store beside it."""
-    store, key = create_store(tmp_path / "keys"), PrivateKey.generate("ES256")
-    store.commit(agenda.enter, key.public, custody="exec:/usr/local/bin/sign", now=NOW)
-    (gap,) = find_key_gaps(Work(store, NOW))
-    assert gap.what == "make the next ES256 card key where the active one is"
-    assert (gap.close, gap.command) == (None, "cardsign keys import URI")
 
 
 def test_what_is_not_there_signs_nothing(site: Site, tmp_path: Path) -> None:
@@ -292,30 +269,6 @@ def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site
     newest = needed_keyset(site.store)
     assert stolen in newest.revoked, told
     assert (newest.number, newest.digest) != (half.number, half.digest)
-
-
-def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
-    site: Site,
-) -> None:
-    """Whoever had the lost keys may have put it there; nothing is signed unseen."""
-    site.now += timedelta(days=2)
-    digest = needed_keyset(site.store).digest
-    new = create_store(site.folder / "new")
-    work = replace(
-        site.work(), store=new, access=ROOT, config=site.config.model_copy(update={"cards": ()})
-    )
-    for folder in ("keys", "usb"):
-        shutil.rmtree(site.folder / folder)
-    key = open_recovery_key(site.folder / "recovery.key", RECOVERY)
-    recovered, _ = recover(work, lambda: (key, RECOVERY), passphrase=lambda _: ROOT, digest=digest)
-    accept_keyset(work, recovered)
-    before = site.live.card
-    for _ in range(2):
-        (left,) = reconcile(work).left
-        assert left.what.startswith("sign these published cards again, if they are yours")
-        assert "cardsign release renew --card SIGNED; cardsign publish" in left.command
-    assert site.live.card == before
-    assert recovered.label in site.live.keysets, "the lost keys end all the same"
 
 
 @pytest.mark.parametrize("name", [CARD_FILE, "extended/partners.json"])
