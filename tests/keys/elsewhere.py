@@ -45,6 +45,13 @@ def enrols_and_signs(uri: str, alg: str, access: Access = SHUT) -> None:
     check_possession(open_signer(uri, public, access))
 
 
+def fault(attempt: Callable[..., object], *arguments: Any, **how: Any) -> CardsignError:
+    """What an attempt is refused with."""
+    with pytest.raises(CardsignError) as caught:
+        attempt(*arguments, **how)
+    return caught.value
+
+
 def refusal(
     attempt: Callable[..., object], *arguments: Any, match: str | None = None, **how: Any
 ) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import FileFault, StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import StoreState, read_line, write_line
 from cardsign.keys.store import FolderStore, open_store
 from tests.keys.conftest import QuickStore
+from tests.keys.elsewhere import fault, refusal
 from tests.keys.states import BLOB, NOON, QUICK, after, public, published, take_due_step
 
 STRANGE = "0" * 64
@@ -39,19 +39,12 @@ def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> Qui
     return store
 
 
-def read_lines(state: StoreState, lines: list[bytes]) -> StoreState:
-    """What lines of the log make of a state."""
-    for line in lines:
-        state = read_line(state, line, "log")
-    return state
-
-
-def states(log: bytes) -> list[StoreState]:
-    """What the log says after each of its lines."""
-    found = [StoreState()]
+def states(log: bytes, begins: StoreState = StoreState()) -> list[StoreState]:  # noqa: B008
+    """What lines of the log make of a state, one after the other."""
+    read = [begins]
     for line in log.splitlines():
-        found.append(read_line(found[-1], line, "log"))
-    return found
+        read.append(read_line(read[-1], line, "log"))
+    return read
 
 
 def put(folder: Path, log: bytes) -> FolderStore:
@@ -87,8 +80,8 @@ def test_no_torn_line_is_cut_off_through_a_link(told: QuickStore, tmp_path: Path
     target.write_bytes(torn)
     store.log.unlink()
     store.log.symlink_to(target)
-    with pytest.raises(FileFault, match=r"file\.not_plain"):
-        store.commit(agenda.enter, public("new"), now=after(400), custody="exec:/x")
+    enter = (store.commit, agenda.enter, public("new"))
+    assert refusal(*enter, now=after(400), custody="exec:/x") == "file.not_plain"
     assert target.read_bytes() == torn
 
 
@@ -103,9 +96,8 @@ def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
         for offset in range(len(line) + 1):  # also of the end of the line
             edited = bytearray(log)
             edited[at + offset] ^= 1
-            with pytest.raises(StoreFault) as caught:
-                read_lines(known[number], bytes(edited)[at:].split(b"\n")[:2])
-            assert caught.value.code.startswith("keystore."), at + offset
+            pair = b"\n".join(bytes(edited)[at:].split(b"\n")[:2])
+            assert refusal(states, pair, known[number]).startswith("keystore."), at + offset
         at += len(line) + 1
 
 
@@ -164,16 +156,14 @@ def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
     """What this cardsign does not know may be a revocation, so it is not passed over."""
     line = json.loads(write_line(StoreState(), [entering("one")], NOON, "ann"))
     read_line(StoreState(), json.dumps(line).encode(), "log")
-    with pytest.raises(StoreFault) as caught:
-        read_line(StoreState(), json.dumps({**line, **change}).encode(), "log")
-    assert (caught.value.code, caught.value.path) == (code, "log")
+    refused = fault(read_line, StoreState(), json.dumps({**line, **change}).encode(), "log")
+    assert (refused.code, refused.path) == (code, "log")
 
 
 def test_a_conflict_of_git_says_how_it_is_resolved(told: QuickStore) -> None:
     """The log of the machine that has published is the one that verifiers know."""
     lines = told.log.read_bytes().splitlines(keepends=True)
     told.log.write_bytes(b"".join([*lines[:-1], b"<<<<<<< HEAD\n", lines[-1], b"=======\n"]))
-    with pytest.raises(StoreFault) as caught:
-        open_store(told.path)
-    assert caught.value.code == "keystore.corrupt"
-    assert "git checkout --ours or --theirs" in caught.value.hint
+    refused = fault(open_store, told.path)
+    assert refused.code == "keystore.corrupt"
+    assert "git checkout --ours or --theirs" in refused.hint

@@ -5,27 +5,22 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardsign.errors import CardsignError, FileFault, PassphraseFault, StoreFault
+from cardsign.errors import CardsignError, PassphraseFault
 from cardsign.issuer.doctor import examine_store
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.store import KeyStore, move_store, open_store, read_place
 from tests.keys.conftest import QuickStore, in_each_store
+from tests.keys.elsewhere import fault, refusal
 from tests.keys.states import NOON, after
 
 PASSPHRASE = b"correct horse battery staple"
-
-
-def refusal(attempt: Any, *arguments: Any, **how: Any) -> StoreFault:
-    """What the attempt is refused with."""
-    with pytest.raises(StoreFault) as caught:
-        attempt(*arguments, **how)
-    return caught.value
 
 
 @in_each_store
@@ -37,13 +32,9 @@ def test_the_new_place_signs_and_the_old_one_names_it(
     new = move_store(store, tmp_path / "new", now=after(10))
     assert new.signer(new.state.find(record.kid), PASSPHRASE).public == es256.public
     assert new.state.moved_to is None
-    for attempt in (
-        store.load,
-        store.again,
-        lambda: store.commit(agenda.revoke, record.kid, reason="ceased", now=after(20)),
-    ):
-        fault = refusal(attempt)
-        assert (fault.code, str(tmp_path / "new") in fault.message) == ("keystore.moved", True)
+    commit = partial(store.commit, agenda.revoke, record.kid, reason="ceased", now=after(20))
+    for attempt in (store.load, store.again, commit):
+        assert refusal(attempt, match=str(tmp_path / "new")) == "keystore.moved"
 
 
 @pytest.mark.needs_postgres
@@ -55,9 +46,9 @@ def test_a_store_moves_into_a_database(postgres: Any, store: Any, es256: Private
     lines = map(json.loads, new.read_lines())
     events = [event["event"] for line in lines for event in line["events"]]
     assert events == ["entered", "left", "left"]
-    fault = refusal(store.load)
-    assert postgres.password not in f"{fault.message} {fault.hint}"
-    assert fault.hint == f"Use the new one: --keystore '{place}'"
+    moved = fault(store.load)
+    assert postgres.password not in f"{moved.message} {moved.hint}"
+    assert moved.hint == f"Use the new one: --keystore '{place}'"
 
 
 def fail_after(patch: Any, name: str, calls: int) -> None:
@@ -94,48 +85,33 @@ def test_a_move_that_was_cut_off_is_taken_up(
     again = move_store(open_store(store.path, moved=True), place, now=after(10))
     assert again.state.moved_to is None
     assert [key.public for key in again.state.keys] == [es256.public]
-    elsewhere = refusal(move_store, store, tmp_path / "other", now=NOON)
-    assert str(place) in elsewhere.message
+    elsewhere = (move_store, store, tmp_path / "other")
+    assert refusal(*elsewhere, now=NOON, match=str(place)) == "keystore.moved"
 
 
-def test_a_taken_place_is_refused_and_nothing_is_marked(
+def test_a_place_that_is_taken_is_refused_and_nothing_is_marked(
     store: Any, es256: PrivateKey, another_es256: PrivateKey, tmp_path: Path
 ) -> None:
-    """Another store there is kept, also if the old one says that it moved there."""
-    store.add(es256)
-    place = tmp_path / "new"
+    """By another store, also if the old one says that it moved there, and by a file."""
+    record, taken, place = store.add(es256), tmp_path / "taken", tmp_path / "new"
+    taken.write_text("something else")
     QuickStore(place).add(another_es256)
-    assert refusal(move_store, store, place, now=NOON).code == "keystore.exists"
-    assert store.load().moved_to is None
+    for refused in (place, taken, taken / "below"):
+        code = refusal(move_store, store, refused, now=NOON)
+        assert code.partition(".")[0] == ("keystore" if refused is place else "file")
+        assert store.load().moved_to is None
+    assert store.signer(record, PASSPHRASE).public == es256.public
     store.commit(lambda _: [{"event": "left", "to": str(place.resolve())}], now=NOON, moved=True)
-    assert refusal(move_store, store, place, now=NOON).code == "keystore.moved"
+    assert refusal(move_store, store, place, now=NOON) == "keystore.moved"
 
 
-def test_a_store_does_not_move_back_over_what_it_left(
-    store: Any, es256: PrivateKey, tmp_path: Path
-) -> None:
+def test_a_store_does_not_move_back_over_what_it_left(store: Any, es256: PrivateKey) -> None:
     """The old copy is named as what it is, and the store goes on where it is."""
     store.add(es256)
-    new = move_store(store, tmp_path / "new", now=after(10))
-    fault = refusal(move_store, new, store.path, now=after(20))
-    assert fault.code == "keystore.exists"
-    assert "delete the old copy" in fault.hint
+    new = move_store(store, store.path.with_name(f"{store.path.name}2"), now=after(10))
+    refused = fault(move_store, new, store.path, now=after(20))
+    assert (refused.code, "delete the old copy" in refused.hint) == ("keystore.exists", True)
     assert new.load().moved_to is None
-
-
-def test_a_move_to_where_no_store_can_be_leaves_it_as_it_was(
-    store: Any, es256: PrivateKey, tmp_path: Path
-) -> None:
-    """Below a file."""
-    record, taken = store.add(es256), tmp_path / "taken"
-    taken.write_text("something else")
-    for place in (taken, taken / "below"):
-        with pytest.raises(FileFault):
-            move_store(store, place, now=after(5))
-    assert store.load().moved_to is None
-    assert store.signer(record, PASSPHRASE).public == es256.public
-    beside = store.path.with_name(f"{store.path.name}2")
-    assert move_store(store, beside, now=NOON).state.moved_to is None
 
 
 def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cardsign.errors import CardsignError
 from cardsign.keys.secrets import (
     MAX_FILE_BYTES,
     PassphraseSource,
@@ -19,14 +18,14 @@ from cardsign.keys.secrets import (
     terminal_prompt,
 )
 from cardsign.keys.signers import Access, SignerPolicy, user_file, user_policy, user_secrets
-from tests.keys.elsewhere import refusal
+from tests.keys.elsewhere import fault, refusal
 
 ENVIRONMENT = {"CARDSIGN_PASSPHRASE": "from the environment"}
 
 
 def answers(*texts: str) -> Callable[[str], str]:
     """A person who types these, one after the other."""
-    rest: Iterator[str] = iter(texts)
+    rest = iter(texts)
     return lambda question: next(rest)
 
 
@@ -47,24 +46,17 @@ def write(folder: Path, content: bytes, mode: int = 0o600) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"passphrase", b"passphrase"),
-        (b"passphrase\r\nnote\n", b"passphrase"),
-        (b" pass phrase \n", b" pass phrase "),
-        (b"\xff\xfe\xfd passphrase\n", b"\xff\xfe\xfd passphrase"),
-    ],
-)
+@pytest.mark.parametrize("secret", [b"passphrase", b" pass phrase ", b"\xff\xfe\xfd passphrase"])
+@pytest.mark.parametrize("rest", [b"", b"\n", b"\r\nnote\n"])
 def test_the_first_line_of_a_file_or_pipe_counts(
-    content: bytes, expected: bytes, tmp_path: Path
+    secret: bytes, rest: bytes, tmp_path: Path
 ) -> None:
     """Byte for byte, without the end of the line; nobody is asked."""
     reading, writing = os.pipe()  # as `--passphrase-file <(pass show cards)` gives it
-    os.write(writing, content)
+    os.write(writing, secret + rest)
     os.close(writing)
-    for file in (write(tmp_path, content), Path(f"/dev/fd/{reading}")):
-        assert read_passphrase(PassphraseSource(file, ENVIRONMENT, nobody), is_new=True) == expected
+    for file in (write(tmp_path, secret + rest), Path(f"/dev/fd/{reading}")):
+        assert read_passphrase(PassphraseSource(file, ENVIRONMENT, nobody), is_new=True) == secret
     os.close(reading)
 
 
@@ -89,9 +81,10 @@ def test_a_new_passphrase_must_be_typed_twice_and_long_enough(typed: list[str]) 
     """Else nothing is made with it; what is short is not asked for again, and never repeated."""
     check_strength(b"8 letter")
     assert refusal(check_strength, b"7 lette") == "passphrase.unfit"
-    with pytest.raises(CardsignError, match=r"^(?!.*hunter2)") as caught:
-        read_passphrase(PassphraseSource(prompt=answers(*typed)), is_new=True)
-    assert (caught.value.code, caught.value.exit_status) == ("passphrase.unfit", 2)
+    source = PassphraseSource(prompt=answers(*typed))
+    unfit = fault(read_passphrase, source, is_new=True)
+    assert (unfit.code, unfit.exit_status) == ("passphrase.unfit", 2)
+    assert "hunter2" not in str(unfit)
 
 
 NOTHING = {
@@ -150,20 +143,16 @@ def test_each_secret_comes_from_its_own_place_and_once() -> None:
 @pytest.mark.parametrize(("kind", "hint"), [("pin", "CARDSIGN_PIN"), ("token", "BAO_TOKEN")])
 def test_a_secret_that_is_not_to_be_had(kind: Any, hint: str) -> None:
     """The hint names its own place; a passphrase is not taken for it."""
-    with pytest.raises(CardsignError, match=f"(?i)no {kind}") as caught:
-        Access.by_passphrase(b"a passphrase").secrets(kind, "the token")
-    assert (caught.value.code, hint in caught.value.hint) == ("passphrase.none", True)
+    missing = fault(Access.by_passphrase(b"a passphrase").secrets, kind, "the token")
+    assert (missing.code, hint in missing.hint) == ("passphrase.none", True)
+    assert f"no {kind}" in missing.message.lower()
 
 
 # The user's own file, which gives leave.
 
 
-FILE = """
-format = 1
-allow = ["exec:/bin/sign?arg=2"]
-insecure_loopback_http = true
-passphrase_files = { card = "/c" }
-"""
+FILE = 'format = 1\nallow = ["exec:/bin/sign?arg=2"]\ninsecure_loopback_http = true\n'
+FILE += 'passphrase_files = { card = "/c" }'
 
 
 def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
@@ -177,13 +166,10 @@ def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
 
 def test_the_users_own_file_gives_leave(tmp_path: Path) -> None:
     """Exactly what it lists."""
-    assert read_policy(tmp_path, FILE) == SignerPolicy(
-        format=1,
-        allow=frozenset({"exec:/bin/sign?arg=2"}),
-        insecure_loopback_http=True,
-        passphrase_files={"card": Path("/c")},
-    )
-    nothing = SignerPolicy(format=1)
+    nothing, leave = SignerPolicy(format=1), frozenset({"exec:/bin/sign?arg=2"})
+    files = {"card": Path("/c")}
+    given = nothing.model_copy(update={"allow": leave, "passphrase_files": files})
+    assert read_policy(tmp_path, FILE) == given.model_copy(update={"insecure_loopback_http": True})
     assert read_policy(tmp_path, "format = 1") == nothing
     assert user_policy({"HOME": str(tmp_path / "absent")}) == user_policy({}) == nothing
     assert refusal(read_policy, tmp_path, FILE, 0o644) == "file.permissions"

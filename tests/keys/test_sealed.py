@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.errors import PassphraseFault, StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, SCRYPT_N, open_envelope, open_sealed, seal
-from tests.keys.elsewhere import refusal
+from tests.keys.elsewhere import fault, refusal
 from tests.support import cheap_envelopes
 
 LABEL = {"kid": "card-2026", "alg": "ES256", "thumbprint": "t" * 43}
@@ -61,9 +60,8 @@ def test_the_file_is_readable_and_says_its_format() -> None:
 @pytest.mark.parametrize("passphrase", [b"", b"Passphrase", b"passphrase ", b"passphrase\n"])
 def test_a_wrong_passphrase_opens_nothing(passphrase: bytes) -> None:
     """Close is not enough."""
-    with pytest.raises(PassphraseFault) as caught:
-        open_envelope(sealed(), passphrase)
-    assert (caught.value.code, caught.value.exit_status) == ("passphrase.wrong", 2)
+    wrong = fault(open_envelope, sealed(), passphrase)
+    assert (wrong.code, wrong.exit_status) == ("passphrase.wrong", 2)
 
 
 ALTERED = {
@@ -90,14 +88,8 @@ MALFORMED: dict[str, list[Any]] = {
     **{"kdf.r": [9, 0, 2**30, 8.0], "kdf.p": [2, 0, True]},
 }
 FILES = [edited(path, value) for path, values in MALFORMED.items() for value in values]
-FILES += [
-    b"",
-    b"{",
-    b"[]",
-    b'{"format": 1, "format": 1}',
-    b" " * (MAX_ENVELOPE_BYTES + 1),
-    b"0\x82",
-]
+FILES += [b"", b"{", b"[]", b'{"format": 1, "format": 1}', b"0\x82"]
+FILES += [b" " * (MAX_ENVELOPE_BYTES + 1)]
 
 
 @pytest.mark.parametrize("untrusted_bytes", FILES, ids=range(len(FILES)))
@@ -106,9 +98,8 @@ def test_a_malformed_file_is_refused(
 ) -> None:
     """Before the key derivation is so much as prepared; no fallback to a weaker reading."""
     monkeypatch.setattr("cardsign.keys.sealed.Scrypt", lambda **_: pytest.fail("a derivation"))
-    with pytest.raises(StoreFault) as caught:
-        open_envelope(untrusted_bytes, b"passphrase")
-    assert (caught.value.code, caught.value.exit_status) == ("keystore.corrupt", 2)
+    refused = fault(open_envelope, untrusted_bytes, b"passphrase")
+    assert (refused.code, refused.exit_status) == ("keystore.corrupt", 2)
 
 
 def test_an_envelope_opens_for_its_own_key_alone(
@@ -118,11 +109,9 @@ def test_an_envelope_opens_for_its_own_key_alone(
     ours, theirs = es256.to_pkcs8_der(), another_es256.to_pkcs8_der()
     honest = seal(ours, b"passphrase", es256.public)
     assert open_sealed(honest, es256.public, b"passphrase", where="x").public == es256.public
-    for envelope in (
-        seal(ours, b"passphrase", another_es256.public),
-        seal(theirs, b"passphrase", es256.public),
-        seal(b"no key", b"passphrase", es256.public),
-    ):
+    others = ((ours, another_es256), (theirs, es256), (b"no key", es256))
+    for secret, label in others:
+        envelope = seal(secret, b"passphrase", label.public)
         code = refusal(open_sealed, envelope, es256.public, b"passphrase", where="x")
         assert code == "signer.wrong_key"
 

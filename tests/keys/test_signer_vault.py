@@ -10,16 +10,8 @@ import pytest
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.signers import Access, SignerPolicy
-from tests.keys.elsewhere import (
-    Answer,
-    enrol,
-    enrols_and_signs,
-    gives_up,
-    refusal,
-    serving,
-    sign,
-    silent,
-)
+from tests.keys import elsewhere
+from tests.keys.elsewhere import Answer, enrol, enrols_and_signs, refusal, sign
 from tests.keys.openbao import OpenBao, running
 
 pytestmark = pytest.mark.needs_openbao
@@ -87,12 +79,7 @@ FAULTS: dict[str, tuple[str, dict[str, str | None], str, str]] = {
 @pytest.mark.parametrize(("place", "changes", "code", "words"), FAULTS.values(), ids=FAULTS)
 @pytest.mark.usefixtures("rotated")
 def test_each_fault_has_its_own_message(
-    place: str,
-    changes: dict[str, str | None],
-    code: str,
-    words: str,
-    openbao: OpenBao,
-    es256: PrivateKey,
+    place: str, changes: Any, code: str, words: str, openbao: OpenBao, es256: PrivateKey
 ) -> None:
     """A stable code, and never the token."""
     uri = f"hashivault://{place}" if place else ROTATED
@@ -138,9 +125,9 @@ def at_port(port: int) -> Access:
 
 def test_a_server_that_hangs_is_given_up(es256: PrivateKey) -> None:
     """Whether it is asked for its key or for a signature."""
-    with silent() as port:
-        gives_up(sign, ROTATED, es256.public, at_port(port))
-        gives_up(enrol, ROTATED, at_port(port))
+    with elsewhere.silent() as port:
+        elsewhere.gives_up(sign, ROTATED, es256.public, at_port(port))
+        elsewhere.gives_up(enrol, ROTATED, at_port(port))
 
 
 def test_a_token_does_not_travel_on(es256: PrivateKey) -> None:
@@ -151,11 +138,9 @@ def test_a_token_does_not_travel_on(es256: PrivateKey) -> None:
         asked.append(path)
         return 307, {"Location": "/v1/elsewhere"}, {}
 
-    with serving(answer) as port:
+    with elsewhere.serving(answer) as port:
         leave = at_port(port)
         assert refusal(sign, ROTATED, es256.public, leave) == "signer.failed"
         assert refusal(enrol, ROTATED, leave) == "signer.failed"
-    assert [path.partition("/rotated")[0] for path in asked] == [
-        "/v1/transit/sign",
-        "/v1/transit/keys",
-    ]
+    places = [path.partition("/rotated")[0] for path in asked]
+    assert places == ["/v1/transit/sign", "/v1/transit/keys"]

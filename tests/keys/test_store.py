@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from copy import copy
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -59,19 +57,6 @@ def test_of_two_who_decide_on_one_state_the_second_decides_again(
     assert [key.state for key in store.state.keys] == ["active", "prepublished", "prepublished"]
     assert refusal(store.add, PrivateKey.generate("ES256"), expect_seq=1) == "keystore.changed"
     assert store.again().state == store.state
-
-
-@in_each_store
-def test_of_many_that_make_and_change_a_store_none_loses_anything(store: Any) -> None:
-    """Each decides again on what the others have committed."""
-    keys = [[f"{name}-{number}" for number in range(3)] for name in "abcdef"]
-    threads = [Thread(target=enter, args=(copy(store), *names)) for names in keys]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    state = store.load()
-    assert (state.seq, len(state.keys), len(state.active_keys())) == (18, 18, 1)
 
 
 @in_each_store
@@ -149,11 +134,8 @@ def test_a_passphrase_is_changed_for_the_keys_of_a_role(
     card, release = store.add(es256, passphrase=CARD), store.add(another_es256, roles=("release",))
     change, now = store.change_passphrase, {"now": after(10)}
     assert refusal(change, [release, card], PASSPHRASE, NEXT, **now) == "passphrase.wrong"
-    for record, old, new in (
-        (release, PASSPHRASE, b"short"),
-        (release, PASSPHRASE, CARD),
-        (card, CARD, PASSPHRASE),
-    ):
+    unfit = ((release, PASSPHRASE, b"short"), (release, PASSPHRASE, CARD), (card, CARD, PASSPHRASE))
+    for record, old, new in unfit:
         assert refusal(change, [record], old, new, **now) == "passphrase.unfit"
         store.signer(record, old)
     assert change([release], PASSPHRASE, NEXT, **now) == (release,)
@@ -198,21 +180,16 @@ def test_a_store_that_is_held_is_busy(
 # What the user has seen before.
 
 
-@pytest.fixture
-def ann(tmp_path: Path) -> StoreUser:
-    """The user's own folder of what was seen."""
-    return StoreUser("ann@host", tmp_path / "state")
+def watch(folder: Path) -> tuple[Path, StoreUser]:
+    """A store with three lines, and a user who has seen them, with a folder of what was seen."""
+    ann = StoreUser("ann@host", folder / "state")
+    enter(create_store(folder / "keys", ann), "one", "two", "three")
+    return folder / "keys", ann
 
 
-@pytest.fixture
-def watched(tmp_path: Path, ann: StoreUser) -> Path:
-    """A store with three lines, which the user has seen."""
-    enter(create_store(tmp_path / "keys", ann), "one", "two", "three")
-    return tmp_path / "keys"
-
-
-def test_what_continues_the_log_that_was_seen_is_accepted(watched: Path, ann: StoreUser) -> None:
+def test_what_continues_the_log_that_was_seen_is_accepted(tmp_path: Path) -> None:
     """Another machine may have gone further; a new store may be made in an emptied place."""
+    watched, ann = watch(tmp_path)
     enter(open_store(watched), "four")
     assert open_store(watched, ann).state.seq == 4
     (watched / "log.jsonl").unlink()
@@ -221,8 +198,9 @@ def test_what_continues_the_log_that_was_seen_is_accepted(watched: Path, ann: St
     assert open_store(watched, ann).state.seq == 1
 
 
-def test_a_store_is_known_by_whatever_path_it_is_named(watched: Path, ann: StoreUser) -> None:
+def test_a_store_is_known_by_whatever_path_it_is_named(tmp_path: Path) -> None:
     """A link to it is it; and what is remembered must be ours."""
+    watched, ann = watch(tmp_path)
     link, log = watched.parent / "link", watched / "log.jsonl"
     link.symlink_to(watched)
     log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
@@ -236,7 +214,6 @@ def test_a_store_is_known_by_whatever_path_it_is_named(watched: Path, ann: Store
 def test_a_home_that_takes_nothing_hinders_nobody(tmp_path: Path) -> None:
     """As in a container."""
     (tmp_path / "state").write_text("no folder")
-    ann = StoreUser("ann@host", tmp_path / "state")
-    enter(create_store(tmp_path / "keys", ann), "one")
-    assert open_store(tmp_path / "keys", ann).state.seq == 1
+    store, ann = watch(tmp_path)
+    assert open_store(store, ann).state.seq == 3
     assert refusal(open_store, tmp_path / "none") == "keystore.missing"

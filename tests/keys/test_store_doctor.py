@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,49 +25,47 @@ def examine(store: FolderStore) -> list[tuple[str, str, str]]:
     return [(finding.code, finding.severity, finding.path) for finding in findings]
 
 
-def spoil(store: FolderStore, how: str) -> Path:
-    """Do something to a store of one key; the path that is to be named."""
-    (key,) = (store.path / "private").glob("*.key")
-    elsewhere = store.path.parent / "elsewhere"
-    orphan = key.with_name(f"{'0' * 64}.key")
-    match how:
-        case "an orphan":
-            orphan.touch(0o600)
-            return orphan
-        case "a lost key":
-            key.unlink()
-        case "an empty key":
-            key.write_bytes(b"")
-        case "a linked key":
-            key.rename(elsewhere)
-            key.symlink_to(elsewhere)
-        case "an edited log":
-            log = store.log.read_bytes()
-            store.log.write_bytes(log.replace(b'"card"', b'"root"') + b"{}\n")
-            return store.path
-    return key
+def orphan(key: Path) -> Path:
+    """A key that nothing names."""
+    other = key.with_name(f"{'0' * 64}.key")
+    other.touch(0o600)
+    return other
 
 
-SPOILT = {
-    "an orphan": ("doctor.leftover", "error"),
-    "a lost key": ("doctor.private_missing", "error"),
-    "an empty key": ("doctor.private_missing", "error"),
-    "a linked key": ("doctor.private_missing", "error"),
-    "an edited log": ("keystore.corrupt", "error"),
+def link(key: Path) -> None:
+    """The key elsewhere, and a link to it."""
+    key.symlink_to(key.rename(key.parents[2] / "elsewhere"))
+
+
+def edit_log(key: Path) -> Path:
+    """Another role in the log, and a line more."""
+    log = key.parents[1] / "log.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"card"', b'"root"') + b"{}\n")
+    return log.parent
+
+
+#: What is done to a store of one key, and the code; the path is that of the key or returned.
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "an orphan": (orphan, "doctor.leftover"),
+    "a lost key": (Path.unlink, "doctor.private_missing"),
+    "an empty key": (lambda key: key.write_bytes(b""), "doctor.private_missing"),
+    "a linked key": (link, "doctor.private_missing"),
+    "an edited log": (edit_log, "keystore.corrupt"),
 }
 
 
-@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize(("spoil", "code"), SPOILT.values(), ids=SPOILT)
 def test_what_is_wrong_is_told_and_left_to_a_person(
-    store: Any, es256: PrivateKey, how: str
+    store: Any, es256: PrivateKey, spoil: Callable[[Path], object], code: str
 ) -> None:
     """A store that is well has no finding, nor has one with a file of somebody else."""
     store.add(es256)
     (store.path / "README.md").write_text("mine")
     assert examine(store) == []
-    path = spoil(store, how)
+    (key,) = (store.path / "private").glob("*.key")
+    path = spoil(key) or key
     files = sorted(store.path.rglob("*"))
-    assert examine(store) == [(*SPOILT[how], str(path))]
+    assert examine(store) == [(code, "error", str(path))]
     assert sorted(store.path.rglob("*")) == files
 
 
@@ -121,12 +120,9 @@ def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
     folder, elsewhere = store.path / "private", store.path.parent / "elsewhere"
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
-    for attempt in (
-        lambda: store.signer(record, b"correct horse battery staple"),
-        lambda: store.drop_blobs([private_blob(record.blob)]),
-        lambda: store.add(another_es256),
-    ):
-        assert refusal(attempt) == "file.not_plain"
+    assert refusal(store.signer, record, b"correct horse battery staple") == "file.not_plain"
+    assert refusal(store.drop_blobs, [private_blob(record.blob)]) == "file.not_plain"
+    assert refusal(store.add, another_es256) == "file.not_plain"
     assert [path.name for path in elsewhere.iterdir()] == [f"{record.blob}.key"]
     assert "doctor.private_missing" in [code for code, _, _ in examine(store)]
     folder.unlink()
