@@ -14,9 +14,9 @@ from cardsign import NotTrusted, PrivateKey, examine_card
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.gateway import MAX_GATEWAYS, read_via, resign_card
 from cardsign.jose.keys import JwkSet
-from cardsign.sign import SignedCard
 from cardsign.testing import FakeIssuer
 from cardsign.verify.report import Report
+from tests.support import each_case
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 TIDES = FakeIssuer(NOW)
@@ -29,9 +29,9 @@ def report(card: Mapping[str, Any]) -> Report:
     return examine_card(TIDES.signed_card(card), jwks=TIDES.jwks(), now=NOW)
 
 
-def copy(upstream: Report, url: str = AT, **more: Any) -> SignedCard:
+def copy(upstream: Report, url: str = AT) -> bytes:
     """What the gateway makes of it."""
-    return resign_card(upstream, [GATEWAY], url=url, now=more.pop("now", NOW), **more)
+    return resign_card(upstream, [GATEWAY], url=url, now=NOW).document
 
 
 def verdict(copied: bytes) -> Report:
@@ -45,148 +45,83 @@ def upstream_of(card: Any) -> Any:
 
 
 def test_the_copy_is_the_gateways_and_says_where_it_came_from() -> None:
-    """Only endpoints move; the signatures of the upstream stay behind."""
+    """Only endpoints move; the signatures of the upstream stay behind.
+
+    It names the payload that was trusted: another signature may fit as well, by a key that has
+    ended, and stand before it.
+    """
     card = TIDES.card_members(documentationUrl=f"{TIDES.origin}/docs")
-    upstream = report(card)
-    made = verdict(copy(upstream).document)
+    trusted = report(card)
+    (decider, *others) = trusted.signatures
+    ended = replace(decider, profile="prune-empty", payload=b"{}")
+    copied = copy(replace(trusted, signatures=(ended, decider, *others)))
+    made = verdict(copied)
     assert made.verdict == "trusted"
-    assert made.card is not None
-    assert {one.kid for one in made.signatures} == {GATEWAY.public.kid}
-    changed = {name for name in card if made.card[name] != card[name]}
+    assert {signature.kid for signature in made.signatures} == {GATEWAY.public.kid}
+    changed = {name for name in card if (made.card or {})[name] != card[name]}
     assert changed == {"supportedInterfaces", "capabilities"}
-    interfaces: Any = made.card["supportedInterfaces"]
-    assert [one["url"] for one in interfaces] == [AT]
     assert upstream_of(made.card) == {
-        "issuer": upstream.subject,
-        "payload_sha256": upstream.signatures[0].payload_sha256,
+        "issuer": trusted.subject,
+        "payload_sha256": decider.payload_sha256,
         "verified_at": "2026-11-23T12:00:00Z",
         "via": [AT],
     }
-    assert examine_card(copy(upstream).document, jwks=TIDES.jwks(), now=NOW).verdict != "trusted"
+    assert examine_card(copied, jwks=TIDES.jwks(), now=NOW).verdict != "trusted"
 
 
-def test_the_copy_names_the_payload_that_was_trusted() -> None:
-    """Another signature may fit as well, by a key that has ended, and stand before it."""
-    trusted = report(TIDES.card_members())
-    (decider, *others) = trusted.signatures
-    ended = replace(decider, profile="prune-empty", payload=b"{}")
-    upstream = replace(trusted, signatures=(ended, decider, *others))
-    made = json.loads(copy(upstream).document)
-    assert upstream_of(made)["payload_sha256"] == decider.payload_sha256
-
-
-def test_every_endpoint_moves_of_both_versions_and_in_any_spelling() -> None:
-    """An endpoint that stayed would lead callers past the gateway; a card of 0.3 stays one."""
-    old = {"url": f"{TIDES.origin}/old/rpc", "transport": "JSONRPC"}
-    card = TIDES.card_members(url=f"{TIDES.origin}/old/rpc", additionalInterfaces=[old])
-    copied = json.loads(copy(report(card), AT + "{path}").document)
-    assert copied["url"] == f"{AT}/old/rpc" == copied["additionalInterfaces"][0]["url"]
-    assert copied["supportedInterfaces"][0]["url"] == f"{AT}/a2a"
-    assert TIDES.origin not in json.dumps(copied)
-
-    card |= {"protocolVersion": "0.3.0"}
-    alone = {name: card[name] for name in card if not name.endswith("Interfaces")}
-    made = verdict(copy(report(alone)).document)
-    assert made.verdict == "trusted"
-    assert made.card is not None
-    assert (made.card["url"], made.card["protocolVersion"]) == (AT, "0.3.0")
-
-
-def test_a_gateway_announces_no_extended_card() -> None:
-    """It has none; the upstream's names the upstream's endpoints."""
-    card = TIDES.card_members(
-        capabilities={"extendedAgentCard": True, "streaming": True},
-        supportsAuthenticatedExtendedCard=True,
-    )
-    made = json.loads(copy(report(card)).document)
-    assert made["capabilities"].keys() == {"streaming", "extensions"}
-    assert "supportsAuthenticatedExtendedCard" not in made
-
-
-RPC = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-REST = {"protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
-
-
-@pytest.mark.parametrize(
-    ("other", "url"),
-    [
-        ("https://tides.example/b", AT),
-        ("https://evil.example/a2a", AT + "{path}"),
-        ("https://tides.example:8443/a2a", AT + "{path}"),
-    ],
-)
-def test_two_endpoints_never_become_one(other: str, url: str) -> None:
-    """The gateway could not know which of them a caller means; two paths stay two."""
-    first = {**RPC, "url": f"{TIDES.origin}/a2a"}
-    upstream = report(TIDES.card_members(supportedInterfaces=[first, {**REST, "url": other}]))
+@each_case(__file__, "moves", "members", "url", "expected")
+def test_every_endpoint_moves(members: str, url: str, expected: dict[str, Any]) -> None:
+    """One that stayed would lead callers past the gateway; it announces no extended card."""
+    card = {**TIDES.card_members(), **json.loads(members)}
+    upstream = report({name: value for name, value in card.items() if value is not None})
     assert upstream.verdict == "trusted"
-    with pytest.raises(UsageFault, match=r"endpoints at 2 URLs"):
+    copied = copy(upstream, url)
+    made = verdict(copied)
+    assert made.verdict == "trusted"
+    assert TIDES.origin not in copied.decode().replace(f"{TIDES.origin}/gateway", "")
+    assert {name: (made.card or {}).get(name) for name in expected} == expected
+    assert b"xtendedAgentCard" not in copied
+
+
+@each_case(__file__, "refused", "members", "url", "kind", "words")
+def test_what_no_gateway_could_serve_is_refused(
+    members: str, url: str, kind: str, words: str
+) -> None:
+    """Two endpoints would become one, a query would go, or callers would go round in a circle."""
+    upstream = report({**TIDES.card_members(), **json.loads(members)})
+    assert upstream.verdict == "trusted"
+    with pytest.raises(UsageFault if kind == "usage" else CardRefused, match=words):
         copy(upstream, url)
-    second = {**REST, "url": other.replace("/a2a", "/other")}
-    twin = TIDES.card_members(supportedInterfaces=[first, second])
-    assert verdict(copy(report(twin), AT + "{path}").document).verdict == "trusted"
-
-
-def test_a_query_is_not_lost() -> None:
-    """The path would stay and the query go; one fixed endpoint of the gateway's says it all."""
-    card = TIDES.card_members(supportedInterfaces=[{**RPC, "url": f"{TIDES.origin}/a2a?tenant=1"}])
-    with pytest.raises(CardRefused, match=r"would lose its query"):
-        copy(report(card), AT + "{path}")
-    assert json.loads(copy(report(card)).document)["supportedInterfaces"][0]["url"] == AT
 
 
 def test_what_is_not_trusted_is_not_copied() -> None:
     """With the reason of the verdict."""
     forged = TIDES.signed_card(TIDES.card_members()).replace(b"Tides", b"Tidal")
-    with pytest.raises(NotTrusted, match=r"sig\.bad"):
-        copy(examine_card(forged, jwks=TIDES.jwks(), now=NOW))
-    with pytest.raises(NotTrusted, match=r"key\.unknown"):
-        copy(examine_card(forged, jwks=JwkSet.of([GATEWAY.public]), now=NOW))
-
-
-# Loops.
+    for jwks, code in ((TIDES.jwks(), "sig.bad"), (JwkSet.of([GATEWAY.public]), "key.unknown")):
+        with pytest.raises(NotTrusted, match=code):
+            copy(examine_card(forged, jwks=jwks, now=NOW))
 
 
 def test_a_card_does_not_come_twice_through_one_gateway() -> None:
-    """Directly, or by way of another gateway."""
-    plain = report(TIDES.card_members())
-    first = verdict(copy(plain).document)
-    other = verdict(copy(first, "https://other.example/tides").document)
-    own = TIDES.card_members()["supportedInterfaces"][0]["url"]
-    loops = [(first, AT), (first, AT + "/"), (other, AT)]
-    loops += [(plain, at) for at in (own, TIDES.origin + "{path}", own + "{path}")]
-    for upstream, at in loops:
-        with pytest.raises(CardRefused, match=r"gateway\.loop"):
-            copy(upstream, at)
-    # An agent may stand at its gateway's host, outside of what the gateway passes on.
-    beside = copy(plain, TIDES.origin + "/gateway{path}")
-    assert verdict(beside.document).verdict == "trusted"
-
-
-def test_a_chain_of_gateways_ends() -> None:
-    """Four are allowed, and the copy names each."""
-    found = report(TIDES.card_members())
+    """Directly, or by way of others, of which four are allowed."""
+    upstream = report(TIDES.card_members())
     for number in range(MAX_GATEWAYS):
-        found = verdict(copy(found, f"https://gw{number}.example/").document)
-    assert len(read_via(found.card or {})) == MAX_GATEWAYS
+        upstream = verdict(copy(upstream, f"https://gw{number}.example/"))
+        for url in (f"https://gw{number}.example", "https://gw0.example/"):
+            with pytest.raises(CardRefused, match=r"gateway\.loop"):
+                copy(upstream, url)
+    assert len(read_via(upstream.card or {})) == MAX_GATEWAYS
     with pytest.raises(CardRefused, match=r"4 gateways"):
-        copy(found, "https://last.example/")
+        copy(upstream, "https://last.example/")
 
 
-CLAIMS: list[Any] = [
-    *("weather", [], {}, {"via": 1}, {"issuer": 1, "payload_sha256": "", "verified_at": "now"}),
-    *({"via": [1, 2]}, {"via": [{"a": 1}]}, {"via": []}, {"via": [AT, AT + "/"]}),
-    {"via": ["https://x\u202e\u001b[31m"]},
-    {"via": ["https://gw.example/" + "x" * 100_000]},
-]
-
-
-@pytest.mark.parametrize("claim", CLAIMS, ids=range(len(CLAIMS)))
-def test_a_claim_that_no_gateway_writes_is_refused(claim: Any) -> None:
+@each_case(__file__, "claims", "claim")
+def test_a_claim_that_no_gateway_writes_is_refused(claim: str) -> None:
     """It would be taken over under the gateway's signature; the twin without it is read."""
-    made = json.loads(copy(report(TIDES.card_members())).document)
+    made = json.loads(copy(report(TIDES.card_members())))
     assert read_via(made) == (AT,)
-    made["capabilities"]["extensions"][-1]["params"]["upstream"] = claim
+    upstream = json.loads(claim.replace("LONG", "x" * 100_000))
+    made["capabilities"]["extensions"][-1]["params"]["upstream"] = upstream
     with pytest.raises(CardRefused, match=r"gateway\.upstream"):
         read_via(made)
     made.pop("signatures")

@@ -1,6 +1,6 @@
-"""Look at a page in Chromium, in both themes and two sizes; print what is wrong as JSON.
+"""Look at pages in Chromium, in both themes and two sizes; print what is wrong as JSON.
 
-Runs in an environment of its own, which has playwright: look.py URL AXE [FOLDER FOR PICTURES]
+Runs in an environment of its own, which has playwright: look.py AXE URL...
 """
 
 from __future__ import annotations
@@ -8,64 +8,56 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from itertools import product
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 SIZES = {"desktop": (1100, 860), "phone": (390, 844)}
+HEADINGS = "[...document.querySelectorAll('h1,h2')].map(heading => heading.innerText)"
 
 
-def look(url: str, axe: Path, pictures: Path | None) -> list[dict[str, object]]:
-    """One row for each theme and size."""
-    found = []
+def look(browser: Browser, url: str, theme: str, size: str, axe: str) -> object:
+    """What one theme and size of a page shows."""
+    width, height = SIZES[size]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+    page, messages, requests = context.new_page(), list[str](), list[str]()
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("dialog", lambda dialog: (messages.append("dialog"), dialog.dismiss()))
+    page.on("request", lambda request: requests.append(request.url))
+    answer = page.goto(url)
+    too_wide = page.evaluate("document.documentElement.scrollWidth") - width
+    page.evaluate(axe + ";0")
+    report = page.evaluate("axe.run()")
+    shown = {
+        "status": answer.status if answer else 0,
+        "messages": messages,
+        "requests": [other for other in requests if not other.endswith(("/favicon.ico", url))],
+        "too_wide": max(0, too_wide),
+        "background": page.evaluate("getComputedStyle(document.body).backgroundColor"),
+        "passed": len(report["passes"]),
+        "violations": [rule["id"] for rule in report["violations"]],
+        "headings": page.evaluate(HEADINGS),
+    }
+    context.close()
+    return shown
+
+
+def main(axe: str, *urls: str) -> None:
+    """Print what each page shows, in each theme and size."""
+    rules = Path(axe).read_text("utf-8")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        for theme in ("light", "dark"):
-            for size, (width, height) in SIZES.items():
-                context = browser.new_context(
-                    viewport={"width": width, "height": height}, color_scheme=theme
-                )
-                page = context.new_page()
-                said: list[str] = []
-                asked: list[str] = []
-                page.on("console", lambda one, said=said: said.append(one.text))
-                page.on("pageerror", lambda one, said=said: said.append(str(one)))
-                page.on("dialog", lambda one, said=said: (said.append("dialog"), one.dismiss()))
-                page.on("request", lambda one, asked=asked: asked.append(one.url))
-                answer = page.goto(url)
-                if pictures is not None:
-                    page.screenshot(path=pictures / f"page-{size}-{theme}.png")
-                too_wide = page.evaluate("document.documentElement.scrollWidth") - width
-                page.evaluate(axe.read_text("utf-8") + ";0")
-                report = page.evaluate("axe.run()")
-                found.append(
-                    {
-                        "theme": theme,
-                        "size": size,
-                        "status": answer.status if answer else 0,
-                        "console": said,
-                        "asked": [one for one in asked if one != url],
-                        "too_wide": max(0, too_wide),
-                        "background": page.evaluate(
-                            "getComputedStyle(document.body).backgroundColor"
-                        ),
-                        "passed": len(report["passes"]),
-                        "violations": [
-                            f"{one['id']}: {one['nodes'][0]['html'][:120]}"
-                            for one in report["violations"]
-                        ],
-                        "headings": page.evaluate(
-                            "[...document.querySelectorAll('h1,h2')].map(one => one.innerText)"
-                        ),
-                    }
-                )
-                context.close()
+        pages = [
+            [look(browser, url, *way, rules) for way in product(("light", "dark"), SIZES)]
+            for url in urls
+        ]
         browser.close()
-    return found
+    print(json.dumps(pages))
 
 
 if __name__ == "__main__":
-    places = list(map(Path, sys.argv[2:]))
-    print(json.dumps(look(sys.argv[1], places[0], places[1] if places[1:] else None)))
+    main(*sys.argv[1:])

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import traceback
-from collections.abc import Callable
 from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +24,7 @@ from tests.net.peers import http
 from tests.publish.publications import PUBLIC, sign
 from tests.server.programs import PATIENCE
 from tests.statements.making import key
+from tests.support import each_case
 
 pytestmark = pytest.mark.needs_a2a
 
@@ -68,97 +68,47 @@ def call(network: Network, *args: Any, **how: Any) -> Any:
     return asyncio.run(agent(network, *args, **how).send_text("when?"))
 
 
-def rpc(make: Callable[[Request], dict[str, Any]]) -> Answer:
-    """An answer to a JSON-RPC call."""
+def answering(status: str, headers: dict[str, str], body: str) -> Answer:
+    """An answer that may repeat what was asked."""
 
     def answer(request: Request) -> bytes:
-        call_id = json.loads(request.body)["id"]
-        return http(json.dumps({"jsonrpc": "2.0", "id": call_id, **make(request)}).encode())
+        def fill_in(text: str) -> str:
+            text = text.replace("ID", json.dumps(json.loads(request.body)["id"]))
+            text = text.replace("DEEP", '{"a":' * 900 + "{}" + "}" * 900)
+            return text.replace("TOKEN", request.headers.get("authorization", ""))
+
+        fields = {name: fill_in(value) for name, value in headers.items()}
+        return http(fill_in(body).encode(), status=status, **fields)
 
     return answer
 
 
 def result(value: Any) -> Answer:
-    return rpc(lambda request: {"result": value})
+    body = '{"jsonrpc": "2.0", "id": ID, "result": RESULT}'
+    return answering("200 OK", {}, body.replace("RESULT", json.dumps(value)))
+
+
+def keep_silent(connection: Any) -> None:
+    """Say nothing after the head."""
+    connection.sendall(http(b"", content_length=None, connection="close"))
+    connection.recv(1)
 
 
 AT_NOON = result(MESSAGE)
 
 
-def error(message: str, code: int = -32603) -> Answer:
-    return rpc(lambda request: {"error": {"code": code, "message": message}})
-
-
-HEAD = http(b"", content_length=None, connection="close")
-EVENTS = http(b": hello\n\n", content_type="text/event-stream")
-
-
-def silent(connection: Any) -> None:
-    connection.sendall(HEAD)
-    connection.recv(1)
-
-
-def deep(levels: int) -> Any:
-    value: Any = {}
-    for _ in range(levels):
-        value = {"a": value}
-    return value
-
-
-def written(value: str) -> Answer:
-    """An answer with this result, as it is written."""
-    return lambda request: http(
-        b'{"jsonrpc": "2.0", "id": %b, "result": %b}'
-        % (json.dumps(json.loads(request.body)["id"]).encode(), value.encode())
-    )
-
-
-EVIL = "https://evil.example/a2a"
-HOSTILE: dict[str, tuple[Answer, str]] = {
-    "a redirect that keeps the method": (
-        http(b"", status="307 There", location=EVIL),
-        "fetch.status",
-    ),
-    "a challenge of its own": (
-        http(b"{}", status="401 No", www_authenticate=f'Bearer resource_metadata="{EVIL}"'),
-        "credential.refused",
-    ),
-    "a refusal that repeats the token": (
-        lambda request: http(
-            b"{}",
-            status="403 No",
-            www_authenticate=f"Bearer error=\"{request.headers['authorization']}\"",
-        ),
-        "credential.refused",
-    ),
-    "an error that repeats the token": (
-        rpc(lambda r: {"error": {"code": -32603, "message": r.headers["authorization"]}}),
-        "call.error",
-    ),
-    "an error with escapes": (error("\x1b[2J\u202e gone"), "call.error"),
-    "an error of A2A": (error("no such task", -32001), "call.error"),
-    "a method of another A2A": (error("Method not found", -32601), "call.no_interface"),
-    "a broken server": (http(b"{}", status="500 No"), "fetch.status"),
-    "a page": (http(b"<html>", content_type="text/html"), "fetch.content_type"),
-    "a message of numbers": (result({"message": 7}), "call.error"),
-    "a message whose parts are none": (result({"message": {"parts": {"text": 1}}}), "call.error"),
-    "a very deep answer": (result(deep(900)), "call.error"),
-    "a huge answer": (http(b"x", content_length=str(10**9)), "fetch.too_large"),
-    "silence": (Takeover(silent), "fetch.timeout"),
-    "events that nobody asked for": (EVENTS, "fetch.content_type"),
-    "a member twice": (written('{}, "result": {}'), "call.error"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "code"), HOSTILE.values(), ids=HOSTILE)
+@each_case(__file__, "hostile", "status", "headers", "body", "code")
 def test_a_hostile_agent(
-    answer: Answer,
+    status: str,
+    headers: dict[str, str],
+    body: str,
     code: str,
     network: Network,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One of our own errors, in bounded time; nobody else is asked, and the token shows nowhere."""
     network.host("evil.example", AT_NOON)
+    answer = answering(status, headers, body) if status else Takeover(keep_silent)
     network.host("tides.example", answer)
     with caplog.at_level(logging.DEBUG), pytest.raises(CardsignError) as caught:
         call(network, seconds=1 if code == "fetch.timeout" else PATIENCE)
@@ -220,48 +170,13 @@ def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Net
     ]
 
 
-PARTS = [{"text": "at "}, {"url": "https://tides.example/map"}, {"data": {"hour": 12}}]
-
-
-WORDS = {"messageId": "m", "role": "ROLE_AGENT", "parts": PARTS}
-ARTIFACTS = [{"artifactId": "a", "parts": [*PARTS, {"text": "noon"}]}]
-
-
-def task(state: str, **members: Any) -> dict[str, Any]:
-    """The answer of a task; `words` are those of its status."""
-    words = {"message": members.pop("words")} if "words" in members else {}
-    status = {"state": f"TASK_STATE_{state}", **words}
-    return {"task": {"id": "t", "contextId": "c", "status": status, **members}}
-
-
-def of(state: str, text: str = "", unshown: int = 0, *, is_final: bool = True) -> tuple[Any, ...]:
-    """What is read of that task."""
-    return text, f"TASK_STATE_{state}", "t", "c", is_final, unshown
-
-
-MASKED = "(the credential)"
-ECHO = {**WORDS, "parts": [{"text": f"you are {TOKEN}!"}], "contextId": TOKEN}
-REPLIES: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
-    "a message": (MESSAGE, ("at noon", "", "", "", True, 0)),
-    "the token": ({"message": ECHO}, (f"you are {MASKED}!", "", "", MASKED, True, 0)),
-    "a final state": (task("COMPLETED", artifacts=ARTIFACTS), of("COMPLETED", "at noon", 2)),
-    "an artifact of a task at work": (
-        task("WORKING", artifacts=ARTIFACTS),
-        of("WORKING", "at noon", 2, is_final=False),
-    ),
-    "a task at work": (task("WORKING"), of("WORKING", is_final=False)),
-    "the words of a status": (task("REJECTED", words=WORDS), of("REJECTED", "at ", 2)),
-}
-
-
-@pytest.mark.parametrize(("answer", "reply"), REPLIES.values(), ids=REPLIES)
-def test_what_an_honest_agent_answers(
-    answer: dict[str, Any], reply: tuple[Any, ...], network: Network
-) -> None:
+@each_case(__file__, "replies", "text", "reply")
+def test_what_an_honest_agent_answers(text: str, reply: list[Any], network: Network) -> None:
     """It may come before the task ends, and parts may be no text; the token is in one request."""
+    answer = json.loads(text.replace("TOKEN", TOKEN))
     host = network.host("tides.example", result(answer))
     received = call(network)
-    assert astuple(received) == reply
+    assert astuple(received) == tuple(reply)
     assert received.is_refusal is (received.state == "TASK_STATE_REJECTED")
     assert host.targets == ["POST /a2a"]
     assert host.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
