@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from cardsign.card.document import Card, current_interfaces
 from cardsign.errors import InputRefused, LocalFault, UsageFault, require
-from cardsign.inputs import CardFile
+from cardsign.inputs import read_card
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import is_this_machine
@@ -130,7 +130,7 @@ def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Subject:
 
 
 def verify_many(
-    cards: Sequence[CardFile],
+    cards: Sequence[tuple[str, str]],
     batch: Batch,
     view: Callable[[Outcome], _View],
     *,
@@ -140,7 +140,8 @@ def verify_many(
     """Verify cards, and yield what is wanted of each outcome, in the order given.
 
     Args:
-        cards: Files, which are read here; URLs, which a worker asks.
+        cards: As :func:`cardsign.inputs.list_cards` returns them. Files are read here, and a
+            worker asks URLs.
         batch: By what they are judged. Workers have their own clock.
         view: Makes of an outcome what is wanted; a worker calls it, and sends nothing else.
         jobs: Worker processes; 1 verifies in this process.
@@ -171,11 +172,11 @@ def verify_many(
             raise LocalFault("internal.ended", "a worker was killed") from exc
 
 
-def _read(card: CardFile) -> tuple[str, _Data]:
+def _read(card: tuple[str, str]) -> tuple[str, _Data]:
     try:
-        return card.name, card.read()
+        return card[0], read_card(*card)
     except LocalFault as fault:
-        return card.name, fault
+        return card[0], fault
 
 
 # What workers do: they are sent policy, lock, statements, and the cards of this machine.

@@ -8,22 +8,14 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, InputRefused
 from cardsign.files import leads_outside, outside, read_bytes
 from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
-from cardsign.tomltext import read_settings
+from cardsign.tomltext import Table, read_settings
 from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_origin
 
 # The tables of the file, whose paths are still texts. They give editors a JSON Schema, too.
@@ -76,11 +68,7 @@ _Origin = Annotated[str, AfterValidator(_read_origin)]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class OrlojSettings(_Table):
+class OrlojSettings(Table):
     """What an Orloj card takes from its server, table ``[build.orloj]``."""
 
     public_base_url: str | None = None
@@ -93,7 +81,7 @@ class OrlojSettings(_Table):
     state_transition_history: bool | None = None
 
 
-class BuildSettings(_Table):
+class BuildSettings(Table):
     """What ``cardsign build`` would otherwise be told, table ``[build]``."""
 
     a2a: Literal["0.2", "0.3", "1.0", "both"] | None = None
@@ -102,14 +90,14 @@ class BuildSettings(_Table):
     orloj: OrlojSettings = OrlojSettings()
 
 
-class WaiverTable(_Table):
+class WaiverTable(Table):
     rule: _Text
     reason: _Text
     expires: date | None = None
     path: str = ""
 
 
-class LintTable(_Table):
+class LintTable(Table):
     groups: _Texts | None = None
     ignore: Annotated[frozenset[str], Field(strict=False)] = frozenset()
     prefixes: _Texts = ()
@@ -123,7 +111,7 @@ class LintTable(_Table):
         return LintSettings(**{**dict(self), "waivers": waivers})
 
 
-class ProjectCard(_Table):
+class ProjectCard(Table):
     """A card of the project, table ``[[card]]``.
 
     Attributes:
@@ -203,7 +191,7 @@ def _list_versions(card: ProjectCard, context: _Context) -> Iterator[ProjectCard
         yield card.model_copy(update={"signed": older})
 
 
-class ProjectConfig(_Table):
+class ProjectConfig(Table):
     """The settings; options on the command line override them.
 
     Attributes:

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, UsageFault
@@ -14,36 +13,30 @@ from cardsign.files import file_fault, leads_outside, read_bytes, walk
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 
-class CardFile(NamedTuple):
-    """A card by its name: a file, a URL, or ``-`` for standard input.
+def read_card(name: str, folder: str = "") -> bytes | None:
+    """Return the bytes of a card on this machine; None for a URL.
 
-    Attributes:
-        name: The name by which its verdict is shown.
+    Args:
+        name: A file, a URL, or ``-`` for standard input.
         folder: The folder that was named in its place; empty where the card itself was.
+
+    Raises:
+        FileFault: The file cannot be read, or leads out of its folder.
     """
-
-    name: str
-    folder: str = ""
-
-    def read(self) -> bytes | None:
-        """Return the bytes of a card on this machine; None for a URL.
-
-        Raises:
-            FileFault: The file cannot be read, or leads out of its folder.
-        """
-        if self.name == "-":
-            return sys.stdin.buffer.read(MAX_CARD_BYTES + 1)
-        if is_url(self.name):
-            return None
-        # A stranger's folder may link to the user's own files, and messages would show a piece.
-        is_found = bool(self.folder)
-        if is_found and os.path.islink(self.name) and leads_outside(self.folder, self.name):
-            raise FileFault("file.not_plain", "this link leads out of the folder", path=self.name)
-        return read_bytes(self.name, max_bytes=MAX_CARD_BYTES, is_found=is_found, is_cut=True)
+    if name == "-":
+        return sys.stdin.buffer.read(MAX_CARD_BYTES + 1)
+    if is_url(name):
+        return None
+    # A stranger's folder may link to the user's own files, and messages would show a piece.
+    if folder and os.path.islink(name) and leads_outside(folder, name):
+        raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
+    return read_bytes(name, max_bytes=MAX_CARD_BYTES, is_found=bool(folder), is_cut=True)
 
 
-def list_cards(names: Iterable[str]) -> list[CardFile]:
+def list_cards(names: Iterable[str]) -> list[tuple[str, str]]:
     """Return the cards that are named; of a folder, the ``*.json`` in it and below.
+
+    Each is a name and a folder, as :func:`read_card` takes them.
 
     Statements and key sets of an exported site are left out, and links to folders.
 
@@ -51,16 +44,16 @@ def list_cards(names: Iterable[str]) -> list[CardFile]:
         UsageFault: ``usage.invalid``: a folder holds no card.
         FileFault: ``file.unreadable``.
     """
-    cards: list[CardFile] = []
+    cards: list[tuple[str, str]] = []
     for name in names:
         if is_url(name) or not os.path.isdir(name):
-            cards.append(CardFile(name))
+            cards.append((name, ""))
             continue
         below = sorted(_cards_below(str(Path(name))))
         if not below:
             hint = "Name a folder that holds cards, or name the cards."
             raise UsageFault("usage.invalid", "the folder holds no *.json", path=name, hint=hint)
-        cards += (CardFile(path, name) for path in below)
+        cards += ((path, name) for path in below)
     return cards
 
 

@@ -10,16 +10,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE
 from cardsign.findings import Place
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+_Model = TypeVar("_Model", bound=BaseModel)
 
-_Model = TypeVar("_Model", bound="BaseModel")
+
+class Table(BaseModel):
+    """A table of a file: no member unknown, no type guessed, nothing changed later."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
 
 #: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
 Location: TypeAlias = tuple[str | int, ...]
@@ -120,8 +126,6 @@ def read_settings(
     Raises:
         UsageFault: `code`.
     """
-    from pydantic import ValidationError
-
     try:
         return form.model_validate(read_toml(untrusted_bytes), context=context)
     except ValidationError as refused:

@@ -37,8 +37,8 @@ from cardsign.keys.store import create_store
 from cardsign.statements.keyset import read_keyset
 from cardsign.testing import FakeIssuer
 from cardsign.trust import Memory
-from cardsign.trust.policy import JwksAnchor, KeysetAnchor, TrustedIssuer
-from cardsign.urls import parse_place
+from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
+from cardsign.urls import parse_place, parse_url
 
 CARD = {
     "name": "Tides",
@@ -64,7 +64,7 @@ def policy_of(anchor: Any) -> Policy:
     return Policy((TrustedIssuer("tides", anchor, (parse_place("https://tides.example"),)),))
 
 
-POLICY = policy_of(JwksAnchor("https://tides.example/jwks.json"))
+POLICY = policy_of(parse_url("https://tides.example/jwks.json"))
 
 
 # ------------------------------------------------------------------ one line each

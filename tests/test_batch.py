@@ -17,7 +17,6 @@ import pytest
 
 from cardsign.batch import Batch, Outcome, subject_by_origin, verify_many
 from cardsign.errors import FileFault, LocalFault
-from cardsign.inputs import CardFile
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
@@ -63,7 +62,7 @@ def judged(cards: list[Path], names: Iterable[str], expect: Subject | None = Non
     """What comes of the cards by that policy."""
     verifier = Verifier(policy_of(names), clock=lambda: NOW)
     batch = Batch(verifier, expect or Subject(), by_origin=True)
-    files = [CardFile(str(card)) for card in cards]
+    files = [(str(card), "") for card in cards]
     return list(verify_many(files, batch, unchanged, jobs=jobs))
 
 
@@ -150,7 +149,7 @@ def many(tmp_path: Path) -> Callable[..., Iterator[Outcome]]:
             card = signed({**card_of("north"), "description": word}, KEYS["north"])
             (tmp_path / word).write_bytes(dump(card))
         batch = Batch(Deadly(policy_of(KEYS)), by_origin=True)
-        files = [CardFile(str(tmp_path / word)) for word in words]
+        files = [(str(tmp_path / word), "") for word in words]
         return verify_many(files, batch, unchanged, jobs=2)
 
     return begin

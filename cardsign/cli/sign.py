@@ -22,7 +22,7 @@ from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.gateway import resign_card
-from cardsign.inputs import CardFile
+from cardsign.inputs import read_card
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.work import card_signers, named_signers
 from cardsign.jose.jws import Signer
@@ -281,7 +281,7 @@ def resign(card: str, url: str, output: str, keystore: KeystoreOptions, **option
     """
     named = frame.take(VerifierOptions, options)
     now = moment()
-    name, report = named.batch().examine(card, CardFile(card).read())
+    name, report = named.batch().examine(card, read_card(card))
     if report.verdict != "trusted":
         return show_refusal(name, report)
     signers, own_kids = find_signers(keystore, now=now)

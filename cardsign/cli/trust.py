@@ -22,13 +22,12 @@ from cardsign.times import minute
 from cardsign.trust import enrolment, policyfile
 from cardsign.trust.lock import read_lock
 from cardsign.trust.policy import (
-    JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Policy,
     TrustedIssuer,
-    check_jwks_url,
     load_policy,
+    parse_jwks_url,
 )
 from cardsign.trust.session import user_cache
 from cardsign.trust.walk import Ask, SuppliedStatements, load_statements
@@ -163,7 +162,7 @@ def _propose(
         return enrolment.propose_keys(frame.read_jwks(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
-            return enrolment.Proposal(JwksAnchor(check_jwks_url(jwks_url)))
+            return enrolment.Proposal(parse_jwks_url(jwks_url))
     return enrolment.propose_published(url.origin, ask, policy=policy, roots=roots, now=now)
 
 

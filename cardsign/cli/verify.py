@@ -20,9 +20,9 @@ from cardsign.errors import LocalFault, UsageFault
 from cardsign.findings import Finding, counted
 from cardsign.inputs import list_cards
 from cardsign.times import read_stamp, utc
-from cardsign.trust.policy import JwksAnchor, Policy, Subject, TrustedIssuer
+from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS
-from cardsign.urls import is_url
+from cardsign.urls import Url, is_url
 from cardsign.verify.report import first_line, verdict_lines
 from cardsign.verify.verifier import Verifier
 
@@ -241,7 +241,7 @@ def _state_of(
     session, now = by_policy.session(issuer), by_policy.clock()
     trust = session.resolve(NO_STATEMENTS, now)
     alarms = [*trust.blocks, *(trust.hindrances if issuer.freshness == "required" else ())]
-    if isinstance(issuer.anchor, JwksAnchor):  # its keys are asked for with each card
+    if isinstance(issuer.anchor, Url):  # its keys are asked for with each card
         alarms = []
     keyset, release = session.keyset, session.release
     verifier.say_if_old(keyset, now)

@@ -29,7 +29,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from cardsign import errors, programs
 from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_user
@@ -43,7 +43,7 @@ from cardsign.keys import secrets as passphrases
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_private_key, import_public_key
 from cardsign.keys.ledger import ROLES
 from cardsign.keys.secrets import PassphraseSource
-from cardsign.tomltext import read_settings
+from cardsign.tomltext import Table, read_settings
 
 # What signers may use.
 
@@ -67,7 +67,7 @@ _AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_check_absol
 _Role = Annotated[str, Field(pattern=f"^(?:{'|'.join(ROLES)})$")]
 
 
-class SignerPolicy(BaseModel):
+class SignerPolicy(Table):
     """What the user has allowed in their own file, ``signers.toml``, or on the command line.
 
     Attributes:
@@ -77,13 +77,11 @@ class SignerPolicy(BaseModel):
         passphrase_files: The file with the passphrase of each role that has one of its own.
     """
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
     format: int = Field(ge=1, le=1)
     allow: Annotated[frozenset[str], Field(strict=False)] = frozenset()
     insecure_loopback_http: bool = False
     folders: Annotated[frozenset[_AbsolutePath], Field(strict=False)] = frozenset()
-    passphrase_files: dict[_Role, _AbsolutePath] = {}
+    passphrase_files: dict[_Role, _AbsolutePath] = Field(default={})
 
 
 NOTHING_ALLOWED: Final = SignerPolicy(format=1)

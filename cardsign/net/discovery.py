@@ -17,9 +17,9 @@ from cardsign.errors import CardRefused, FetchFailed
 from cardsign.findings import Finding
 from cardsign.jose.keys import MAX_JWKS_BYTES
 from cardsign.net import fetch
-from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS, FetchResult, Refresh, SuppliedStatements, no_answer
-from cardsign.urls import Place, card_url, parse_origin, parse_url
+from cardsign.urls import Place, Url, card_url, parse_origin, parse_url
 from cardsign.verify.report import Answers, Report, ask_again, logged
 
 if TYPE_CHECKING:
@@ -176,14 +176,14 @@ def refresh(
             return FetchResult(url, "failed", failure=FetchFailed("fetch.timeout", why))
         return fetcher.fetch(url, max_bytes=max_bytes, fresh=fresh, issuer=issuer)
 
-    if isinstance(anchor, JwksAnchor):
-        answer = ask(anchor.url, MAX_JWKS_BYTES)
+    if isinstance(anchor, Url):
+        answer = ask(str(anchor), MAX_JWKS_BYTES)
         if answer.outcome == "found":
-            return SuppliedStatements((), (), answer.untrusted_body, anchor.url), ()
+            return SuppliedStatements((), (), answer.untrusted_body, str(anchor)), ()
         reason = no_answer(answer)
         if answer.outcome == "absent":
             code = "refresh.no_answer" if session.jwks is None else "statement.vanished"
-            reason = Finding(code, f"there is no key set at {anchor.url}")
+            reason = Finding(code, f"there is no key set at {anchor}")
         return NO_STATEMENTS, (reason,)
     if not isinstance(anchor, KeysetAnchor):
         return NO_STATEMENTS, ()

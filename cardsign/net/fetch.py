@@ -28,7 +28,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FetchFailed
 from cardsign.findings import Finding, cut
 from cardsign.net import connection
-from cardsign.trust.policy import JwksAnchor, Network, TrustedIssuer
+from cardsign.trust.policy import Network, TrustedIssuer
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url
 
@@ -110,8 +110,8 @@ class FetchSettings:
         if issuer is None:
             return replace(self, origins=frozenset(), networks=(), proxy=None)
         origins = {place.origin for place in issuer.places or ()}
-        if isinstance(issuer.anchor, JwksAnchor):
-            origins.add(parse_url(issuer.anchor.url).origin)
+        if isinstance(issuer.anchor, Url):
+            origins.add(issuer.anchor.origin)
         networks, proxy = issuer.networks, issuer.proxy
         return replace(self, origins=frozenset(origins), networks=networks, proxy=proxy)
 

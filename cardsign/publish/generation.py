@@ -32,13 +32,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, FileMissing, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, refuse_links, write_atomic
 from cardsign.jose.keys import JwkSet
+from cardsign.tomltext import Table
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
 
 CARD_FILE: Final = "agent-card.json"
@@ -62,7 +63,7 @@ _FILE: Final = re.compile(
 )
 
 
-class Publisher(BaseModel):
+class Publisher(Table):
     """Whose publications a directory holds: another publisher is refused.
 
     Attributes:
@@ -70,16 +71,12 @@ class Publisher(BaseModel):
         issuer: The origin of the cards; None where the settings name none.
     """
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
     keystore: str
     issuer: str | None = None
 
 
-class _Manifest(BaseModel):
+class _Manifest(Table):
     """What ``current`` holds."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     format: Literal[1] = _FORMAT
     generation: Annotated[int, Field(ge=1, lt=10**16)]

@@ -50,24 +50,18 @@ class KeysAnchor:
             raise UsageFault("policy.malformed", message)
 
 
-def check_jwks_url(url: str) -> str:
-    """Refuse a URL from which keys must not be taken, since they could be changed on the way.
+def parse_jwks_url(untrusted_text: str) -> Url:
+    """Read a URL of keys, and refuse one on the way from which they could be changed.
 
     Raises:
         CardRefused: ``card.interface_url``.
     """
-    origin = parse_url(url).origin
+    url = parse_url(untrusted_text)
+    origin = url.origin
     if origin.scheme != "https" and not is_this_machine(origin.host):
         message = "expected a URL that begins with https://; http:// is only for this machine"
         raise CardRefused("card.interface_url", message)
     return url
-
-
-@dataclass(frozen=True, slots=True)
-class JwksAnchor:
-    """Whatever JWK Set is published at one URL: whoever controls the URL is the issuer."""
-
-    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +76,8 @@ class KeysetAnchor:
     issuer: str | None = None
 
 
-Anchor: TypeAlias = KeysAnchor | JwksAnchor | KeysetAnchor
+#: A URL stands for whatever JWK Set is published there: whoever controls the URL is the issuer.
+Anchor: TypeAlias = KeysAnchor | Url | KeysetAnchor
 
 #: Whose signatures count: only those over the whole card, or also what the SDKs of A2A sign.
 Accept: TypeAlias = Literal["full", "sdk"]
@@ -272,7 +267,7 @@ class Policy:
                 ``http://`` and is not of this machine.
             UsageFault: As for :class:`TrustedIssuer`.
         """
-        anchor, place = JwksAnchor(str(parse_url(check_jwks_url(url)))), Place(parse_origin(origin))
+        anchor, place = parse_jwks_url(url), Place(parse_origin(origin))
         issuer = TrustedIssuer(name or place.origin.host, anchor, (place,), accept, "waived")
         return cls((issuer,))
 

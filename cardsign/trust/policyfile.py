@@ -15,7 +15,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_INTEGER
@@ -27,7 +27,7 @@ from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.times import read_span
-from cardsign.tomltext import Location, find_lines, line_of, read_settings, read_toml
+from cardsign.tomltext import Location, Table, find_lines, line_of, read_settings, read_toml
 from cardsign.trust.policy import (
     DEFAULT_SKEW,
     ISSUER_NAME,
@@ -35,16 +35,15 @@ from cardsign.trust.policy import (
     Accept,
     Anchor,
     Freshness,
-    JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Network,
     Peer,
     Policy,
     TrustedIssuer,
-    check_jwks_url,
+    parse_jwks_url,
 )
-from cardsign.urls import Origin, parse_origin, parse_place, without_userinfo
+from cardsign.urls import Origin, Url, parse_origin, parse_place, without_userinfo
 
 #: The format of the file.
 FORMAT: Final = 1
@@ -67,12 +66,6 @@ PATIENCE: Final = 10.0
 #: What only the operator's own policy may say. A policy that was only found may come from
 #: elsewhere, and would open the operator's network (E6, E13).
 OPERATOR_MEMBERS: Final = ("networks", "proxy")
-
-
-class Table(BaseModel):
-    """A table of the file: no member unknown, no type guessed."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 def _read_by(read: Callable[[Any], object]) -> AfterValidator:
@@ -173,7 +166,7 @@ class AnchorTable(Table):
     keyset: KeysetPin | None = None
     roots: RootSet | None = None
     keys: Annotated[list[PinnedKey], Field(min_length=1, max_length=MAX_LISTED)] | None = None
-    jwks: Annotated[str, _read_by(check_jwks_url)] | None = None
+    jwks: Annotated[str, _read_by(parse_jwks_url)] | None = None
 
 
 def _anchor(table: AnchorTable) -> Anchor:
@@ -188,7 +181,7 @@ def _anchor(table: AnchorTable) -> Anchor:
         pairs = frozenset((key.thumbprint, key.holder) for key in table.roots.keys)
         return KeysetAnchor(RootAnchor(table.roots.threshold, pairs), table.roots.issuer)
     if table.keys is None:
-        return JwksAnchor(table.jwks or "")
+        return cast(Url, table.jwks)
     pinned: list[tuple[Any, str | None]] = [(key.public, key.holder) for key in table.keys]
     holders = {key.kid: holder for key, holder in pinned if holder is not None}
     return KeysAnchor(JwkSet.of(key for key, _ in pinned), holders)
@@ -227,7 +220,7 @@ class TrustFile(Table):
 
     format: int = Field(ge=FORMAT, le=FORMAT)
     limits: LimitsTable = LimitsTable()
-    issuer: list[IssuerTable] = []
+    issuer: list[IssuerTable] = Field(default=[])
 
 
 def read_policy(path: Path, *, is_own: bool = True) -> Policy:
@@ -359,8 +352,8 @@ def anchor_members(anchor: Anchor) -> Members:
             return {
                 "keys": [{**named_keys.get(kid, {}), "public": jwk} for kid, jwk in public.items()]
             }
-        case JwksAnchor(url):
-            return {"jwks": url}
+        case Url():
+            return {"jwks": str(anchor)}
 
 
 def with_issuer(text: str, members: Members, anchor: Anchor) -> str:

@@ -28,7 +28,6 @@ from cardsign.statements.release import ReleaseStatement, check_release, read_re
 from cardsign.times import minute
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
-    JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Policy,
@@ -45,7 +44,7 @@ from cardsign.trust.walk import (
     noting,
     read_statements,
 )
-from cardsign.urls import Origin, Place, parse_origin
+from cardsign.urls import Origin, Place, Url, parse_origin
 
 #: What a reason is for: see the attributes of :class:`IssuerTrust`.
 Weight = Literal["blocks", "hindrances", "notes"]
@@ -207,8 +206,8 @@ class Session:
         anchor = self.issuer.anchor
         if isinstance(anchor, KeysAnchor):
             return self._by_keys(anchor.keys, anchor.holders)
-        if isinstance(anchor, JwksAnchor):
-            return self._by_jwks(anchor.url, statements)
+        if isinstance(anchor, Url):
+            return self._by_jwks(str(anchor), statements)
         return self._by_keyset(anchor, statements, now)
 
     def _by_jwks(self, url: str, statements: SuppliedStatements) -> IssuerTrust:

@@ -13,7 +13,6 @@ import pytest
 
 from cardsign.batch import Batch, Outcome, verify_many
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.inputs import CardFile
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
@@ -56,17 +55,17 @@ def cluster(folder: Path, *, deaths: int = 1, **how: Any) -> Iterator[str]:
         yield running.scheduler_address
 
 
-def make_cards(folder: Path, count: int, deadly: int = -1, word: str = "") -> list[CardFile]:
+def make_cards(folder: Path, count: int, deadly: int = -1, word: str = "") -> list[tuple[str, str]]:
     """Trusted, unsigned and unreadable cards; one may kill who judges it."""
     north = signed(card_of("north"), KEYS["north"])
     kinds = [dump(north), dump(signed(card_of("south"), KEYS["south"]))]
     kinds += [dump(card_of("north")), b"{"]
-    cards = [CardFile(str(folder / f"{number:03}.json")) for number in range(count)]
+    cards = [(str(folder / f"{number:03}.json"), "") for number in range(count)]
     for number, card in enumerate(cards):
-        Path(card.name).write_bytes(kinds[number % 4])
+        Path(card[0]).write_bytes(kinds[number % 4])
     if word:
         card_with_word = signed({**card_of("north"), "description": word}, KEYS["north"])
-        Path(cards[deadly].name).write_bytes(dump(card_with_word))
+        Path(cards[deadly][0]).write_bytes(dump(card_with_word))
     return cards
 
 
@@ -81,7 +80,7 @@ def test_a_worker_that_is_killed_loses_no_card(tmp_path: Path) -> None:
     assert (tmp_path / "flag").exists()
     here = list(verify_many(cards, Batch(Verifier(policy), by_origin=True), unchanged))
     assert [*map(spoken, outcomes)] == [*map(spoken, here)]
-    assert [outcome.name for outcome in outcomes] == [card.name for card in cards]
+    assert [outcome.name for outcome in outcomes] == [card[0] for card in cards]
 
 
 def test_a_card_that_ends_its_workers_ends_the_run(tmp_path: Path) -> None:
@@ -94,7 +93,7 @@ def test_a_card_that_ends_its_workers_ends_the_run(tmp_path: Path) -> None:
             outcomes.extend(judged)
     assert ended.value.code == "cluster.unreachable"
     assert 0 < len(outcomes) <= 20
-    assert [outcome.name for outcome in outcomes] == [card.name for card in cards[: len(outcomes)]]
+    assert [outcome.name for outcome in outcomes] == [card[0] for card in cards[: len(outcomes)]]
 
 
 def test_tls_is_required_of_both_sides(tmp_path: Path) -> None:

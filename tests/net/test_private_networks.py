@@ -23,14 +23,13 @@ from cardsign.net.guarded import GuardRefused
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import (
-    JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Policy,
     Subject,
     TrustedIssuer,
 )
-from cardsign.urls import CARD_PATH, JWKS_PATH, parse_origin, parse_place
+from cardsign.urls import CARD_PATH, JWKS_PATH, parse_origin, parse_place, parse_url
 from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
 from tests.net.internet import Network
@@ -181,7 +180,7 @@ def test_the_jwks_url_is_the_operators_too(office: Network) -> None:
     """It stands in the policy, so its origin is reached for this issuer; its answer adds none."""
     jwks = http(JwkSet.of([key("card").public]).to_bytes())
     office.hosts["vault.example"].answers = {JWKS_PATH: jwks}
-    anchor = JwksAnchor(VAULT + JWKS_PATH)
+    anchor = parse_url(VAULT + JWKS_PATH)
     assert verdict(office.settings(), issuer(anchor=anchor, networks=(OFFICE,))) == "trusted"
     assert office.dialled == ["tides.example:443", "vault.example:443"]
     assert verdict(office.settings(), issuer(anchor=anchor)).startswith("indeterminate ")

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
-from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
+from cardsign.trust.policy import Anchor, KeysAnchor, KeysetAnchor
 from cardsign.trust.session import cache_name
+from cardsign.urls import parse_url
 from tests.statements.making import key
 
 PIN = KeysetId(1, 1, "0" * 64)
@@ -30,7 +31,7 @@ def anchors() -> list[Anchor]:
     pins = [PIN, replace(PIN, epoch=2), replace(PIN, version=2), replace(PIN, digest="1" * 64)]
     roots = [root(1, "ann", "bob"), root(2, "ann", "bob"), root(1, "ann", "eve"), root(1, "ann")]
     held = [keys("a", a="ann"), keys("a", a="bob")]
-    urls = [JwksAnchor(f"https://tides.example/{name}") for name in ("jwks.json", "jwks")]
+    urls = [parse_url(f"https://tides.example/{name}") for name in ("jwks.json", "jwks")]
     named = [KeysetAnchor(PIN, name) for name in ("tides.example", "lamp.example")]
     statements = [*map(KeysetAnchor, pins), *named]
     return [keys(), keys("a"), keys("b"), keys("a", "b"), *held, *urls, *statements, *roots]

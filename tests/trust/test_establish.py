@@ -10,8 +10,9 @@ from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.lock import Floor
-from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
+from cardsign.trust.policy import Anchor, KeysAnchor, KeysetAnchor
 from cardsign.trust.session import IssuerTrust
+from cardsign.urls import parse_url
 from tests.statements.making import DAY, T0, entry, key, thumbprint
 from tests.trust.establishing import ORIGIN, anchored, codes, number, session_of, stand
 from tests.trust.histories import after, keyset, release
@@ -76,11 +77,11 @@ FAILURES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("came", FAILURES.values(), ids=FAILURES)
 def test_a_failure_evicts_nothing(came: dict[str, Any]) -> None:
     """A key set comes from its own URL; else the set of before stays (threat 13)."""
-    session, known = session_of(JwksAnchor(JWKS_URL)), jwks("ann")
+    session, known = session_of(parse_url(JWKS_URL)), jwks("ann")
     trust = stand(session, untrusted_jwks=known, jwks_url=JWKS_URL)
     assert (names(trust, "ann"), trust.offered) == ({"ann"}, None)
     assert names(stand(session, **came), "ann", "eve") == {"ann"}
-    trust = stand(JwksAnchor(JWKS_URL), **came)
+    trust = stand(parse_url(JWKS_URL), **came)
     assert not trust.has_source
     assert trust.blocks[-1].code == "trust.no_keys"
 
@@ -104,7 +105,7 @@ def test_the_newest_statement_says_whose_keys_count(
 
 ANCHORS: dict[str, Anchor] = {
     "pinned keys": KeysAnchor(JwkSet.of([])),
-    "a key set": JwksAnchor(JWKS_URL),
+    "a key set": parse_url(JWKS_URL),
     "a keyset": KeysetAnchor(KeysetId(1, 1, "0" * 64)),
 }
 

@@ -13,10 +13,10 @@ from cardsign import Policy, Verifier
 from cardsign.errors import KeyRefused
 from cardsign.jose.keys import JwkSet
 from cardsign.trust.lock import Memory
-from cardsign.trust.policy import JwksAnchor, KeysAnchor, TrustedIssuer
+from cardsign.trust.policy import KeysAnchor, TrustedIssuer
 from cardsign.trust.policyfile import with_issuer
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
-from cardsign.urls import parse_place
+from cardsign.urls import parse_place, parse_url
 from cardsign.verify.report import Report
 from tests.publish.publications import PUBLIC, sign
 from tests.statements.making import NOW, T0, key
@@ -39,7 +39,7 @@ def by_a_key_set(jwks: bytes, folder: Path) -> Report:
 
 
 def by_a_jwks_anchor(jwks: bytes, folder: Path) -> Report:
-    issuer = TrustedIssuer("tides", JwksAnchor(KEYS), (parse_place(HOME),), freshness="waived")
+    issuer = TrustedIssuer("tides", parse_url(KEYS), (parse_place(HOME),), freshness="waived")
     return examine(Policy((issuer,)), SuppliedStatements(untrusted_jwks=jwks, jwks_url=KEYS))
 
 
