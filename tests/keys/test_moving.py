@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from cardsign.keys.store import KeyStore, move_store, open_store, read_place
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.elsewhere import fault, refusal
 from tests.keys.states import NOON, after
+from tests.publish.publications import failing_after
 
 PASSPHRASE = b"correct horse battery staple"
 
@@ -51,29 +51,15 @@ def test_a_store_moves_into_a_database(postgres: Any, store: Any, es256: Private
     assert moved.hint == f"Use the new one: --keystore '{place}'"
 
 
-def fail_after(patch: Any, name: str, calls: int) -> None:
-    """Let that function of `os` find the disk full after some calls."""
-    left, real = iter(range(calls)), getattr(os, name)
-
-    def failing(*arguments: Any, **named: Any) -> Any:
-        if next(left, None) is None:
-            raise OSError(28, "disk full")
-        return real(*arguments, **named)
-
-    patch.setattr(os, name, failing)
-
-
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_a_move_that_was_cut_off_is_taken_up(
-    store: Any, es256: PrivateKey, tmp_path: Path, failing: str, monkeypatch: Any
+    store: Any, es256: PrivateKey, tmp_path: Path, failing: str
 ) -> None:
     """Whatever was written last: the same call does what is left, and never do two sign."""
     record, place = store.add(es256), tmp_path / "new"
     for calls in range(40):
-        with monkeypatch.context() as patch:
-            fail_after(patch, failing, calls)
-            with suppress(CardsignError):
-                move_store(open_store(store.path, moved=True), place, now=after(5))
+        with failing_after(calls, failing), suppress(CardsignError):
+            move_store(open_store(store.path, moved=True), place, now=after(5))
         signing = []
         for path in (store.path, place):
             with suppress(CardsignError):
@@ -132,16 +118,14 @@ def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(
 
 @pytest.mark.parametrize("killed", ["replace", "fsync"])
 def test_a_new_passphrase_that_was_cut_off_leaves_every_key_openable(
-    store: Any, es256: PrivateKey, another_es256: PrivateKey, monkeypatch: Any, killed: str
+    store: Any, es256: PrivateKey, another_es256: PrivateKey, killed: str
 ) -> None:
     """All keys open with the old one, or all with the new one."""
     records = [store.add(es256, roles=("release",)), store.add(another_es256)]
     new = b"another good one"
     for calls in range(20):
-        with monkeypatch.context() as patch:
-            fail_after(patch, killed, calls)
-            with suppress(CardsignError):
-                store.change_passphrase(records, PASSPHRASE, new, now=after(calls))
+        with failing_after(calls, killed), suppress(CardsignError):
+            store.change_passphrase(records, PASSPHRASE, new, now=after(calls))
         opened = [opens(store, PASSPHRASE), opens(store, new)]
         if opened[1] == {True}:
             break

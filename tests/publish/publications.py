@@ -27,45 +27,11 @@ from cardsign.statements.signing import sign_statement
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
-PUBLIC: dict[str, Any] = {
-    "name": "Tide tables",
-    "description": "Answers when the water comes.",
-    "version": "1.2.0",
-    "supportedInterfaces": [
-        {
-            "url": "https://tides.example/a2a",
-            "protocolBinding": "JSONRPC",
-            "protocolVersion": "1.0",
-        },
-        {
-            "url": "https://tides.example/rest/v1/",
-            "protocolBinding": "HTTP+JSON",
-            "protocolVersion": "1.0",
-        },
-    ],
-    "capabilities": {"extendedAgentCard": True},
-    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
-    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When.", "tags": ["sea"]}],
-}
-
-PUBLIC_0_3: dict[str, Any] = {
-    "name": "Tide tables",
-    "description": "Answers when the water comes.",
-    "version": "1.2.0",
-    "protocolVersion": "0.3.0",
-    "url": "https://tides.example/old",
-    "preferredTransport": "JSONRPC",
-    "additionalInterfaces": [{"url": "https://tides.example/old/rest", "transport": "HTTP+JSON"}],
-    "capabilities": {},
-    "supportsAuthenticatedExtendedCard": True,
-    "securitySchemes": {"harbour": {"type": "oauth2", "flows": {}}},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When.", "tags": ["sea"]}],
-}
+#: The card of A2A 1.0, and the same agent's for clients of 0.3.
+PUBLIC, PUBLIC_0_3 = (
+    json.loads(Path(__file__).with_name(f"card-{version}.json").read_bytes())
+    for version in ("1.0", "0.3")
+)
 
 
 def with_skill(card: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -117,22 +83,20 @@ def publish_cards(
 
 
 @contextmanager
-def failing_after(operations: int) -> Iterator[None]:
-    """Let a store fail once it has moved so many files, as mounted object storage may."""
-    done = 0
+def failing_after(calls: int, *names: str) -> Iterator[None]:
+    """Let these functions of `os` fail once there were so many calls, as mounted storage may."""
+    left = iter(range(calls))
 
-    def failing(move: Callable[..., None]) -> Callable[..., None]:
-        def moved(*places: Any, **options: Any) -> None:
-            nonlocal done
-            done += 1
-            if done > operations:
+    def failing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if next(left, None) is None:
                 raise OSError(errno.EIO, "Input/output error")
-            move(*places, **options)
+            return real(*arguments, **named)
 
-        return moved
+        return call
 
     with ExitStack() as patches:
-        for name in ("replace", "rename"):
+        for name in names:
             patches.enter_context(patch.object(os, name, failing(getattr(os, name))))
         yield
 
