@@ -13,7 +13,7 @@ from cardsign.build.sources import KINDS
 from cardsign.card.schema import CARD_0_3, CARD_1_0
 from cardsign.errors import BuildRefused, CardsignError, UsageFault
 from tests.build.making import Write, built
-from tests.support import read_cases
+from tests.support import each_case, read_cases
 
 #: What no card may hold, planted wherever a source can hold something.
 SECRETS: dict[str, Any] = {
@@ -85,7 +85,7 @@ def test_F26_an_older_card_is_no_way_out(write: Write, a2a: str) -> None:
 FORGE = "agent_id: a\ndescription: b\nbuiltin_tools: [t]\n"
 
 
-@pytest.mark.parametrize(("name", "text"), CASES["login"].values(), ids=CASES["login"])
+@each_case(__file__, "login", "name", "text")
 def test_F26_a_url_with_a_user_or_password_is_refused_with_its_line(
     write: Write, name: str, text: str
 ) -> None:

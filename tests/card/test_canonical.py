@@ -14,7 +14,7 @@ import pytest
 
 from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError, InputRefused
-from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, read_cases
+from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, each_case, put, read_cases
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
 CASES = read_cases(__file__)
@@ -80,7 +80,7 @@ def test_signatures_are_no_part_of_any_payload(profile: str, card: dict[str, Any
     assert b"signatures" not in plain.data
 
 
-@pytest.mark.parametrize(("card", "value"), CASES[RULE_1].values(), ids=CASES[RULE_1])
+@each_case(__file__, RULE_1, "card", "value")
 def test_rule_1(card: dict[str, Any], value: dict[str, Any]) -> None:
     """A2A 1.0 8.4.1 rule 1 on what is present; nothing is materialised."""
     assert canonicalize(card, RULE_1).value == value
@@ -127,7 +127,7 @@ def test_an_object_without_end_is_refused_by_name(profile: str) -> None:
         canonicalize({**PORTABLE, "capabilities": {"extensions": [extension]}}, profile)
 
 
-@pytest.mark.parametrize(("value", "is_named"), CASES["endpoint"].values(), ids=CASES["endpoint"])
+@each_case(__file__, "endpoint", "value", "is_named")
 def test_whether_a_client_could_be_built(value: dict[str, Any], is_named: bool) -> None:
     """Asked of the payload, not of the card it came from."""
     assert canonicalize(value, SERVED).names_an_endpoint is is_named

@@ -9,9 +9,8 @@ import pytest
 
 from cardsign.card.document import MAX_CARD_VALUES, MAX_SIGNATURES, Card
 from cardsign.errors import CardRefused, JsonRefused
-from tests.support import CARDS, LAX, PORTABLE, dump, edited, put, read_cases
+from tests.support import CARDS, LAX, PORTABLE, dump, each_case, edited, put
 
-CASES = read_cases(__file__)
 HOME = "https://tides.example"
 
 
@@ -22,7 +21,7 @@ def refusal(card: Mapping[str, Any]) -> CardRefused:
     return caught.value
 
 
-@pytest.mark.parametrize(("card", "version"), CASES["version"].values(), ids=CASES["version"])
+@each_case(__file__, "version", "card", "version")
 def test_generation(card: dict[str, Any], version: str) -> None:
     """Told from the members that name endpoints, never from a hint outside."""
     assert Card.from_bytes(dump(card)).a2a_version == version
@@ -66,18 +65,14 @@ def test_the_most_signatures() -> None:
 BASES = {**CARDS, "portable": {**PORTABLE, "url": HOME, "signatures": []}, "empty": {}}
 
 
-@pytest.mark.parametrize(
-    ("base", "edits", "path"), CASES["two spellings"].values(), ids=CASES["two spellings"]
-)
+@each_case(__file__, "two spellings", "base", "edits", "path")
 def test_two_spellings_are_refused(base: str, edits: list[Any], path: str) -> None:
     """Which of the two a lenient reader takes hangs on their order; the second one is named."""
     found = refusal(edited(BASES[base], edits))
     assert (found.code, found.path) == ("card.two_spellings", path)
 
 
-@pytest.mark.parametrize(
-    ("pointer", "value"), CASES["one spelling"].values(), ids=CASES["one spelling"]
-)
+@each_case(__file__, "one spelling", "pointer", "value")
 def test_what_is_no_second_spelling(pointer: str, value: Any) -> None:
     """The twin: keys of maps, free content and unknown names are nobody's schema names."""
     Card.from_bytes(dump(put(LAX, pointer, value)))

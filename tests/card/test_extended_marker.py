@@ -23,11 +23,9 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
 from cardsign.times import MAX_TIME
 from tests.spoilt_cards import EXAMPLES, SHARES, spoilt_card
-from tests.support import PORTABLE, each_card, edited, put, read_cases, without
+from tests.support import PORTABLE, each_card, each_case, edited, put, without
 from tests.unportable import unportable
 
-#: Edits of a marked card, and members in place of the capabilities, that must not be missed.
-CASES = read_cases(__file__)
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 OTHER: dict[str, Any] = {"uri": "https://harbour.example/berths", "params": {"piers": 4}}
 FIRST = "/capabilities/extensions/0"
@@ -58,7 +56,7 @@ def test_a_card_without_a_marker_has_none(card: dict[str, Any]) -> None:
     assert find_marker(put(card, "/capabilities/extensions", [OTHER])) is None
 
 
-@pytest.mark.parametrize(("where", "value", "members"), CASES["sound"].values(), ids=CASES["sound"])
+@each_case(__file__, "sound", "where", "value", "members")
 def test_a_sound_marker_is_read(where: str, value: Any, members: list[Any]) -> None:
     """The twins of the refusals below."""
     found = find_marker(put(MARKED, where, value))
@@ -80,7 +78,7 @@ def test_the_unsigned_signatures_are_not_looked_at() -> None:
     assert find_marker(card) is None
 
 
-@pytest.mark.parametrize(("where", "value"), CASES["malformed"].values(), ids=CASES["malformed"])
+@each_case(__file__, "malformed", "where", "value")
 def test_what_only_looks_like_a_marker_is_refused(where: str, value: Any) -> None:
     """It never passes for the absence of one, nor for a sound one; and it is not written over."""
     base = put(MARKED, "/capabilities/extensions", [*MARKED["capabilities"]["extensions"], OTHER])
@@ -101,7 +99,7 @@ def test_every_parameter_is_needed(name: str) -> None:
         find_marker(without(MARKED, f"{PARAMS}/{name}"))
 
 
-@pytest.mark.parametrize("members", CASES["out of place"].values(), ids=CASES["out of place"])
+@each_case(__file__, "out of place", "members")
 def test_a_marker_out_of_its_place_is_refused(members: dict[str, Any]) -> None:
     """A lenient reader, or a signer who mistyped it, would see a marker there."""
     with pytest.raises(CardRefused) as refused:
@@ -137,13 +135,13 @@ def test_an_older_marker_is_replaced_where_it_stands() -> None:
     assert marked["capabilities"]["extensions"][1:] == [OTHER]
 
 
-@pytest.mark.parametrize("edits", CASES["absent"].values(), ids=CASES["absent"])
+@each_case(__file__, "absent", "edits")
 def test_what_is_missing_is_made(edits: list[Any]) -> None:
     """A list of extensions, and the capabilities around it."""
     assert find_marker(with_marker(edited(PORTABLE, edits), MARKER)) == MARKER
 
 
-@pytest.mark.parametrize(("edits", "code", "path"), CASES["unfit"].values(), ids=CASES["unfit"])
+@each_case(__file__, "unfit", "edits", "code", "path")
 def test_a_card_that_cannot_hold_it_is_refused(edits: list[Any], code: str, path: str) -> None:
     """Under the codes that other readers give; so is what is no card."""
     with pytest.raises(CardRefused) as refused:

@@ -10,22 +10,19 @@ from cardsign.card.document import _NAMES, check_interfaces, current_interfaces,
 from cardsign.card.schema import fold
 from cardsign.errors import CardRefused
 from cardsign.urls import parse_place
-from tests.support import read_cases
+from tests.support import each_case
 
-CASES = read_cases(__file__)
 HERE = (parse_place("https://a.example"), parse_place("https://b.example:8443"))
 IN_A, IN_B, OUT = "https://a.example/x", "https://b.example:8443", "https://evil.example"
 
 
-@pytest.mark.parametrize("payload", CASES["inside"].values(), ids=CASES["inside"])
+@each_case(__file__, "inside", "payload")
 def test_inside(payload: dict[str, Any]) -> None:
     """Every endpoint of either generation stands at an allowed origin."""
     check_interfaces(payload, HERE)
 
 
-@pytest.mark.parametrize(
-    ("payload", "code", "path"), CASES["refused"].values(), ids=CASES["refused"]
-)
+@each_case(__file__, "refused", "payload", "code", "path")
 def test_refused(payload: dict[str, Any], code: str, path: str) -> None:
     """One endpoint elsewhere is enough, and so is none at all."""
     with pytest.raises(CardRefused) as caught:
@@ -43,7 +40,7 @@ def test_anywhere() -> None:
         check_interfaces({"url": IN_A}, ())
 
 
-@pytest.mark.parametrize(("document", "expected"), CASES["named"].values(), ids=CASES["named"])
+@each_case(__file__, "named", "document", "expected")
 def test_the_interfaces_of_a_document(document: dict[str, Any], expected: list[Any]) -> None:
     """Every one, in document order, whichever A2A version it is written in."""
     found = interfaces_of(document)

@@ -17,13 +17,11 @@ from tests.support import (
     OLD,
     PORTABLE,
     each_card,
+    each_case,
     edited,
     put,
-    read_cases,
     without,
 )
-
-CASES = read_cases(__file__)
 
 
 def messages(root: Message) -> Iterator[Message]:
@@ -58,9 +56,7 @@ def test_good_cards(card: dict[str, Any]) -> None:
     assert problems(put(put(card, "/x", {"y": 1}), "/skills/0/x", [None])) == {}
 
 
-@pytest.mark.parametrize(
-    ("base", "edits", "pointer", "expected"), CASES["wrong type"].values(), ids=CASES["wrong type"]
-)
+@each_case(__file__, "wrong type", "base", "edits", "pointer", "expected")
 def test_a_wrong_type(base: str, edits: list[Any], pointer: str, expected: str) -> None:
     """Found where it stands and not coerced."""
     found = problems(edited(CARDS[base], edits))
@@ -68,7 +64,7 @@ def test_a_wrong_type(base: str, edits: list[Any], pointer: str, expected: str) 
     assert (found[pointer].code, found[pointer].message) == ("card.type", f"expected {expected}")
 
 
-@pytest.mark.parametrize(("base", "pointer"), CASES["missing"].values(), ids=CASES["missing"])
+@each_case(__file__, "missing", "base", "pointer")
 def test_a_missing_required_member(base: str, pointer: str) -> None:
     """Named by the place where it should stand; null counts as missing."""
     message = "a REQUIRED member is missing"

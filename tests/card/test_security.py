@@ -18,14 +18,12 @@ from cardsign.card.security import (
     security_problems,
 )
 from cardsign.errors import CardRefused
-from tests.support import PORTABLE, read_cases, without
+from tests.support import PORTABLE, each_case, read_cases, without
 
 CASES = read_cases(__file__)
 
 
-@pytest.mark.parametrize(
-    ("wrapped", "flat", "carrier"), CASES["schemes"].values(), ids=CASES["schemes"]
-)
+@each_case(__file__, "schemes", "wrapped", "flat", "carrier")
 def test_both_forms_say_one_thing(wrapped: Any, flat: Any, carrier: str | None) -> None:
     """A scheme of 1.0 and its 0.3 form read alike."""
     found = schemes_of({"securitySchemes": {"new": wrapped, "old": flat}})
@@ -35,7 +33,7 @@ def test_both_forms_say_one_thing(wrapped: Any, flat: Any, carrier: str | None) 
     assert (new.carrier, old.carrier) == (carrier, carrier)
 
 
-@pytest.mark.parametrize("scheme", CASES["no scheme"].values(), ids=CASES["no scheme"])
+@each_case(__file__, "no scheme", "scheme")
 def test_no_known_scheme(scheme: Any) -> None:
     """Nothing is guessed: it has no type, and no way for a credential to travel."""
     found = schemes_of({"securitySchemes": {"x": scheme}})["x"]
@@ -81,7 +79,7 @@ GUARDED: Final[dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("edit", CASES["unreadable"].values(), ids=CASES["unreadable"])
+@each_case(__file__, "unreadable", "edit")
 def test_what_cannot_be_read_is_never_open(edit: dict[str, Any]) -> None:
     """Of the card and of a skill, whatever else the card says, the place is named."""
     problems = list(security_problems({**GUARDED, **edit}))
@@ -97,7 +95,7 @@ def test_what_cannot_be_read_is_never_open(edit: dict[str, Any]) -> None:
     assert refused.value.code == "card.security"
 
 
-@pytest.mark.parametrize("edit", CASES["readable"].values(), ids=CASES["readable"])
+@each_case(__file__, "readable", "edit")
 def test_what_can_be_read_has_no_problem(edit: dict[str, Any]) -> None:
     """In the form of either A2A version, and in any spelling that some client reads."""
     assert list(security_problems({**GUARDED, **edit})) == []
@@ -124,9 +122,7 @@ def test_a_provider_without_its_setting_is_refused(kind: str) -> None:
     assert caught.value.code == "card.auth_setting"
 
 
-@pytest.mark.parametrize(
-    ("chain", "hand", "schemes", "names"), CASES["chains"].values(), ids=CASES["chains"]
-)
+@each_case(__file__, "chains", "chain", "hand", "schemes", "names")
 def test_each_scheme_of_a_chain_is_one_alternative(
     chain: list[Any], hand: dict[str, Any], schemes: dict[str, Any], names: list[str]
 ) -> None:
@@ -137,9 +133,7 @@ def test_each_scheme_of_a_chain_is_one_alternative(
     assert derive_security(chain, by_hand=hand, required=False) == (schemes, alternatives + empty)
 
 
-@pytest.mark.parametrize(
-    ("given", "schemes"), CASES["authentication"].values(), ids=CASES["authentication"]
-)
+@each_case(__file__, "authentication", "given", "schemes")
 def test_an_authentication_has_its_schemes(given: Any, schemes: dict[str, Any]) -> None:
     """Each is one alternative."""
     derived, requirements = authentication_schemes(given)
@@ -152,9 +146,7 @@ def test_every_word_is_known_in_lower_case() -> None:
     assert all(word == word.lower() for word in AUTHENTICATION)
 
 
-@pytest.mark.parametrize(
-    "given", CASES["no authentication"].values(), ids=CASES["no authentication"]
-)
+@each_case(__file__, "no authentication", "given")
 def test_an_unknown_authentication_is_never_open(given: Any) -> None:
     """It is refused by its own code."""
     with pytest.raises(CardRefused) as caught:

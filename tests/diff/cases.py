@@ -25,7 +25,7 @@ def effect_of(change: Finding) -> str:
     return change.code.removeprefix("diff.")
 
 
-def read_cases(name: str, base: Any) -> list[Any]:
+def read_changes(name: str, base: Any) -> list[Any]:
     """The cases of a file that edits a document, as parameters of a test."""
     _, *blocks = Path(__file__).with_name(name).read_text(encoding="utf-8").split("\n\n")
     cases = []

@@ -11,33 +11,14 @@ import pytest
 from cardsign.card.convert import convert_card
 from cardsign.diff.cards import CardDiff, diff_cards
 from cardsign.errors import InputRefused
-from tests.diff.cases import Case, effect_of, read_cases
-from tests.support import edited
+from tests.diff.cases import Case, effect_of, read_changes
+from tests.support import edited, read_cases
 
 Edits = dict[str, Any]
-SKILL = {"id": "tides", "name": "Tides", "description": "When it is high", "tags": ["sea"]}
-SCOPES = {"read": "Read", "write": "Write"}
-FLOW = {"clientCredentials": {"tokenUrl": "https://h.example/token", "scopes": SCOPES}}
-RPC = {"url": "https://h.example/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-REST = {"url": "https://h.example/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
-BERTHS = {**SKILL, "id": "berths", "name": "Berths", "description": "Which are free"}
-BY_TOKEN = {"schemes": {"token": {}}}
-BY_LOGIN = {"schemes": {"login": {"list": ["read"]}}}
-CARD: dict[str, Any] = {
-    "name": "Harbour",
-    "description": "The harbour master",
-    "version": "1.2.3",
-    "supportedInterfaces": [RPC, REST],
-    "capabilities": {"streaming": True, "extensions": [{"uri": "https://x.example/e"}]},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "securitySchemes": {
-        "token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-        "login": {"oauth2SecurityScheme": {"flows": FLOW}},
-    },
-    "securityRequirements": [BY_TOKEN, BY_LOGIN],
-    "skills": [SKILL, BERTHS],
-}
+#: A card, and by old version, new one and effect of a change the verdict and the least version.
+CARD, VERSIONS = read_cases(__file__).values()
+SKILL, BY_LOGIN = CARD["skills"][0], CARD["securityRequirements"][1]
+FLOW = CARD["securitySchemes"]["login"]["oauth2SecurityScheme"]["flows"]
 
 
 def card(edits: Edits) -> dict[str, Any]:
@@ -55,7 +36,7 @@ def changes(old: Any, new: Any) -> list[str]:
     return [f"{effect_of(change)} {change.path}" for change in compare(old, new).changes]
 
 
-@pytest.mark.parametrize("case", read_cases("card-changes.txt", CARD))
+@pytest.mark.parametrize("case", read_changes("card-changes.txt", CARD))
 def test_a_change_of_a_card(case: Case) -> None:
     """What it means for a caller, and where; and back again something changes there, too."""
     assert changes(case.old, case.new) == case.expected
@@ -161,30 +142,6 @@ def test_a_skill_may_go_after_it_was_deprecated() -> None:
         )
 
 
-#: Old version, new one, the effect of the change, the verdict and the least version.
-VERSIONS = """
-1.2.3       2.0.0   breaking  enough   2.0.0
-1.2.3       1.3.0   breaking  too-low  2.0.0
-1.2.3       1.3.0   additive  enough   1.3.0
-1.2.3       1.2.4   additive  too-low  1.3.0
-1.2.3       1.2.4   wording   enough   1.2.4
-1.2.3       1.2.3   wording   too-low  1.2.4
-1.2.3       1.2.3   none      enough   1.2.3
-1.2.3       1.2.2   wording   too-low  1.2.4
-2.0.0-rc.1  2.0.0   wording   enough   2.0.0
-2.0.0-rc.1  2.0.0   breaking  enough   2.0.0
-2.0.0-rc.2  2.0.0-rc.1  breaking  too-low  2.0.0
-1.2.3       2.0.0-rc.1  breaking  enough   2.0.0
-1.2.3       1.3.0-rc.1  breaking  too-low  2.0.0
-1.2         1.3     wording   too-low  None
-0.9.0       0.10.0  breaking  enough   0.10.0
-0.9.0       0.9.1   breaking  too-low  0.10.0
-0.9.0       0.9.1   additive  enough   0.9.1
-0.9.0       1.0.0   breaking  enough   0.10.0
-1.2.3       2.0.0   unclear   enough   1.2.4
-1.2.3       1.3.0   unclear   unclear  1.2.4
-1.2.3       1.2.3   unclear   too-low  1.2.4
-"""
 CHANGED: dict[str, Edits] = {
     "breaking": {"skills/1": None},
     "additive": {"capabilities/pushNotifications": True},
@@ -194,10 +151,11 @@ CHANGED: dict[str, Edits] = {
 }
 
 
-@pytest.mark.parametrize("row", VERSIONS.strip().splitlines())
-def test_whether_the_version_says_so(row: str) -> None:
+@pytest.mark.parametrize(("old", "new", "effect", "verdict", "least"), VERSIONS)
+def test_whether_the_version_says_so(
+    old: str, new: str, effect: str, verdict: str, least: str
+) -> None:
     """SemVer 2.0.0; below 1.0.0 the minor version stands for the major one."""
-    old, new, effect, verdict, least = row.split()
     diff = compare(card({"version": old}), card({"version": new, **CHANGED[effect]}))
     assert (diff.version_verdict, str(diff.least_version)) == (verdict, least)
 

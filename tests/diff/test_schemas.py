@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cardsign.diff.cards import compare_schemas
-from tests.diff.cases import Case, read_cases
+from tests.diff.cases import Case, read_changes
 from tests.support import put
 
 TEXT: dict[str, Any] = {"type": "string"}
@@ -31,7 +31,7 @@ MEANINGS = {
 }
 
 
-@pytest.mark.parametrize("case", read_cases("schema-changes.txt", TASK))
+@pytest.mark.parametrize("case", read_changes("schema-changes.txt", TASK))
 def test_a_change_of_a_schema(case: Case) -> None:
     """What it means depends on who makes the values."""
     inputs, outputs = (

@@ -13,13 +13,11 @@ from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import PrivateKey
 from cardsign.lint.cards import lint_card
 from cardsign.lint.portability import camel_case, fix
-from tests.support import OLD, PORTABLE, WITH_DEFAULTS, dump, edited, put, read_cases, signed
+from tests.support import OLD, PORTABLE, WITH_DEFAULTS, dump, each_case, edited, put, signed
 from tests.unportable import unportable
 
-CASES = read_cases(__file__)
 
-
-@pytest.mark.parametrize(("at", "value", "edits"), CASES["fixed"].values(), ids=CASES["fixed"])
+@each_case(__file__, "fixed", "at", "value", "edits")
 def test_what_is_fixed(at: str, value: Any, edits: list[Any]) -> None:
     """The member is gone or renamed, and nothing else is changed."""
     card = put(PORTABLE, at, value)
@@ -29,7 +27,7 @@ def test_what_is_fixed(at: str, value: Any, edits: list[Any]) -> None:
     assert result.fixed == tuple(finding for finding in unportable(card) if finding.fixable) != ()
 
 
-@pytest.mark.parametrize(("at", "value"), CASES["kept"].values(), ids=CASES["kept"])
+@each_case(__file__, "kept", "at", "value")
 def test_what_is_never_fixed(at: str, value: Any) -> None:
     """It is found, and left: bytes and signatures are those that were given."""
     document = dump({**put(PORTABLE, at, value), "signatures": [{}]})
@@ -40,9 +38,7 @@ def test_what_is_never_fixed(at: str, value: Any) -> None:
     assert (result.fixed, result.signatures_removed) == ((), 0)
 
 
-@pytest.mark.parametrize(
-    ("at", "value", "beside", "old"), CASES["beside 0.3"].values(), ids=CASES["beside 0.3"]
-)
+@each_case(__file__, "beside 0.3", "at", "value", "beside", "old")
 def test_what_hangs_on_members_of_0_3(at: str, value: Any, beside: str, old: Any) -> None:
     """Nulls and spellings stay where a2a-sdk's rewriting asks for them; defaults go anyway."""
     bare = {"name": "Tides", "skills": [{"id": "tides", "input_modes": []}], "capabilities": {}}

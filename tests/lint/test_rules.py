@@ -26,7 +26,7 @@ from cardsign.lint.cards import (
 )
 from cardsign.lint.rules import LintSettings, Waiver, group_of
 from tests.lint.examples import UNREADABLE, example_card, read_example
-from tests.support import DUAL, OLD, PORTABLE, dump, edited, put, read_cases, without
+from tests.support import DUAL, OLD, PORTABLE, dump, each_case, edited, put, read_cases, without
 
 CASES = read_cases(__file__)
 
@@ -79,9 +79,7 @@ def test_a_rule_finds_its_bad_example_and_not_its_good_one(code: str) -> None:
 CARDS = {"1.0": PORTABLE, "0.3": OLD}
 
 
-@pytest.mark.parametrize(
-    ("base", "edits", "groups", "codes"), CASES["found"].values(), ids=CASES["found"]
-)
+@each_case(__file__, "found", "base", "edits", "groups", "codes")
 def test_what_is_found(
     base: str, edits: list[Any], groups: list[str] | None, codes: list[str]
 ) -> None:

@@ -6,26 +6,14 @@ import pytest
 
 from cardsign.errors import CardRefused
 from cardsign.urls import may_stand_at, parse_place, parse_url
+from tests.support import each_case, read_cases
 
 A, ANN = "https://a.example", "https://a.example/ann"
-#: A place, the URLs that lie there, and those that do not: another origin, or a path that only
-#: begins alike.
-PLACES: dict[str, tuple[list[str], list[str]]] = {
-    A: (
-        [A, f"{A}/?x=1", f"{A}:443/x"],
-        [f"{A}.evil.example/", "http://a.example/", f"{A}:8443/"],
-    ),
-    f"{A}:8443": ([f"{A}:8443/"], [f"{A}/"]),
-    ANN: (
-        [f"{ANN}/card.json", ANN],
-        [f"{A}/anna", f"{ANN}.json", f"{A}/", f"{A}/Ann/", f"{A}/?/ann/"],
-    ),
-    f"{ANN}/": ([ANN], [f"{A}/anna"]),
-}
+CASES = read_cases(__file__)
 
 
-@pytest.mark.parametrize(("place", "urls"), PLACES.items(), ids=PLACES)
-def test_what_lies_there(place: str, urls: tuple[list[str], list[str]]) -> None:
+@pytest.mark.parametrize(("place", "urls"), CASES["holds"].items(), ids=CASES["holds"])
+def test_what_lies_there(place: str, urls: list[list[str]]) -> None:
     """The prefix ends where a name of the path ends."""
     for url in urls[0]:
         assert parse_place(place).holds(parse_url(url)), url
@@ -33,10 +21,7 @@ def test_what_lies_there(place: str, urls: tuple[list[str], list[str]]) -> None:
         assert not parse_place(place).holds(parse_url(url)), url
 
 
-SPELT = [(A, A), (f"{A}/", A), (f"{A}:443", A), (ANN, f"{ANN}/"), (f"{ANN}/", f"{ANN}/")]
-
-
-@pytest.mark.parametrize(("text", "shown"), SPELT)
+@pytest.mark.parametrize(("text", "shown"), CASES["spelled"])
 def test_a_place_has_one_spelling(text: str, shown: str) -> None:
     """What it shows reads as the same place."""
     place = parse_place(text)
@@ -44,10 +29,7 @@ def test_a_place_has_one_spelling(text: str, shown: str) -> None:
     assert parse_place(str(place)) == place
 
 
-NONE = [f"{A}/?x=1", f"{A}/#x", "a.example", f"{A}/../b", "https://ann@a.example/", ""]
-
-
-@pytest.mark.parametrize("text", NONE)
+@pytest.mark.parametrize("text", CASES["no place"])
 def test_what_is_no_place(text: str) -> None:
     """The strict grammar of urls, and no query."""
     with pytest.raises(CardRefused) as refused:
@@ -55,7 +37,7 @@ def test_what_is_no_place(text: str) -> None:
     assert refused.value.code == "card.interface_url"
 
 
-@pytest.mark.parametrize("path", ["/%61nn/a2a", "//ann/a2a", "/ann;x/a2a", "/./ann", "/ANN/a2a"])
+@pytest.mark.parametrize("path", CASES["respelled"])
 def test_no_other_spelling_of_anothers_place(path: str) -> None:
     """What some server reads as a reserved place is refused, or reserved as well (S10)."""
     try:
@@ -66,19 +48,7 @@ def test_no_other_spelling_of_anothers_place(path: str) -> None:
 
 
 #: One's own places, those of others, and whether one may stand at `ANN`/a2a.
-OWNED: dict[str, tuple[list[str] | None, list[str], bool]] = {
-    "one's own": ([A], ["https://b.example"], True),
-    "another's within one's own": ([A], [ANN], False),
-    "one's own within another's": ([ANN], [A], True),
-    "of equal breadth": ([ANN], [ANN], True),
-    "nobody's": ([ANN + "e"], [], False),
-    "another's in capitals": ([A], [f"{A}/ANN"], False),
-    "another's that only begins alike": ([A], [f"{A}/AN"], True),
-    "of one who may stand anywhere": (None, [ANN], True),
-}
-
-
-@pytest.mark.parametrize(("own", "reserved", "may"), OWNED.values(), ids=OWNED)
+@each_case(__file__, "narrowest", "own", "reserved", "may")
 def test_the_narrowest_place_counts(own: list[str] | None, reserved: list[str], may: bool) -> None:
     """On a shared host the agents of several issuers lie below one origin."""
     mine = None if own is None else tuple(map(parse_place, own))
