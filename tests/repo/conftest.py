@@ -5,9 +5,15 @@ from __future__ import annotations
 import ast
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from cardsign.jose.keys import PrivateKey
+from tests.keys import aws
+from tests.repo.trial import MAKE_KEY, Trial
+from tests.support import native
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a working copy holds beside its own files, for a source distribution without git.
@@ -35,19 +41,30 @@ def tracked(root: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def made_key(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a pipeline is given, made once: `key.pem`, `pass` for it, `jwks.json`, and the store."""
-    from tests.repo.test_sign_in_ci import Trial
-
-    trial = Trial(tmp_path_factory.mktemp("made"), root)
-    trial.runs(
-        "umask 077; echo a passphrase for the trial > pass; "
-        "openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -aes256"
-        " -pass file:pass -out key.pem; "
-        "cardsign keys import key.pem --kid card-2026 --passphrase-file pass; "
-        "cardsign keys jwks -o jwks.json"
-    )
+    trial = Trial(tmp_path_factory.mktemp("made"))
+    trial.runs(MAKE_KEY)
     return trial.folder
+
+
+@pytest.fixture
+def kms_key() -> str:
+    """The URI of a key in a KMS."""
+    return "awskms:///1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+@pytest.fixture
+def cloud(kms_key: str) -> Iterator[dict[str, str]]:
+    """The credentials of a job for that KMS, which is a server of ours."""
+    with aws.running() as kms:
+        kms.keys[kms_key.rpartition("/")[2]] = native(PrivateKey.generate("ES256"))
+        yield {
+            "AWS_ACCESS_KEY_ID": "AKIDKNOWN",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "eu-north-1",
+            "AWS_ENDPOINT_URL_KMS": kms.endpoint,
+        }
 
 
 def _ours(path: Path) -> bool:

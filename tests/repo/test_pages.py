@@ -29,14 +29,14 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from cardsign import canonicalize, lint_card
 from cardsign.card.extensions import EXTENDED_URI
-from tests.support import PORTABLE
+from tests.cli.test_transcripts import Step
+from tests.support import PORTABLE, dump, put
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
@@ -53,64 +53,46 @@ SECONDS = 600  # for all blocks of a page, on any machine; waiting for input get
 MARK = "=== command {} of the page ==="
 
 
-@dataclass(slots=True)
-class Step:
-    """A command, and what it is said to print."""
-
-    command: str
-    shown: list[str] = field(default_factory=list)
-
-    def pattern(self) -> str:
-        """A regular expression for the whole output."""
-        return "".join(
-            r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
-            for line in self.shown
-        )
-
-    def fits(self, printed: str) -> bool:
-        """Whether the output is what is shown."""
-        return not self.shown or re.fullmatch(self.pattern(), printed) is not None
-
-
 def blocks(text: str, *languages: str) -> list[tuple[str, str]]:
     """Language and body of each code block in one of the languages."""
-    found = [(one["language"], textwrap.dedent(one["body"])) for one in BLOCK.finditer(text)]
+    found = [(block["language"], textwrap.dedent(block["body"])) for block in BLOCK.finditer(text)]
     return [(language, body) for language, body in found if language in languages]
 
 
 def steps(text: str) -> Iterator[Step]:
     """The commands of all blocks that run."""
-    for one in BLOCK.finditer(text):
-        body = textwrap.dedent(one["body"])
-        if one["why"]:
+    for block in BLOCK.finditer(text):
+        body = textwrap.dedent(block["body"])
+        if block["why"]:
             continue
-        if one["language"] == "python":
-            yield Step(f"python - <<'PYTHON'\n{body}PYTHON")
-        elif one["language"] == "console":
+        if block["language"] == "python":
+            yield Step(command=f"python - <<'PYTHON'\n{body}PYTHON")
+        elif block["language"] == "console":
             yield from commands_of(body)
-        elif one["language"] == "toml" and (file := FILE.match(body)):
+        elif block["language"] == "toml" and (file := FILE.match(body)):
             name = file["name"]
-            yield Step(
-                f"mkdir -p $(dirname {name}) && (umask 077; cat > {name}) <<'TOML'\n{body}TOML"
-            )
+            write = f"mkdir -p $(dirname {name}) && (umask 077; cat > {name})"
+            yield Step(command=f"{write} <<'TOML'\n{body}TOML")
 
 
 def commands_of(block: str) -> Iterator[Step]:
-    """The commands of one console block."""
-    step: Step | None = None
+    """The commands of one console block, each with what it is said to print."""
+    step = Step()
     for line in block.splitlines():
         if line.startswith("$ "):
-            if step:
+            if step.command:
                 yield step
-            step = Step(line[2:])
-            continue
-        assert step, f"a console block starts with a command, not with {line!r}"
-        if line.startswith("> ") or step.command.endswith("\\"):
+            step = Step(command=line[2:])
+        elif line.startswith("> ") or step.command.endswith("\\"):
             step.command += "\n" + line.removeprefix("> ")
         else:
-            step.shown.append(line)
-    if step:
-        yield step
+            step.lines.append(line)
+    yield step
+
+
+def is_shown(step: Step, printed: str) -> bool:
+    """Whether a command has printed what is shown; where nothing is, anything will do."""
+    return not step.lines or step.fits(printed, 0, {})
 
 
 def run(commands: list[str], folder: Path, installed: Path) -> tuple[list[str], int]:
@@ -156,19 +138,11 @@ def first_difference(text: str, folder: Path, installed: Path = ROOT) -> str:
     assert told, "no block that runs"
     printed, status = run([step.command for step in told], folder, installed)
     for step, output in zip(told, printed, strict=False):
-        if not step.fits(output):
-            return f"$ {step.command}\nshown:\n" + "\n".join(step.shown) + f"\nprinted:\n{output}"
+        if not is_shown(step, output):
+            return f"$ {step.command}\nshown:\n{step.text}\nprinted:\n{output}"
     if status:
         return f"$ {told[len(printed) - 1].command}\nended with {status}:\n{printed[-1]}"
     return ""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the blocks run: it is empty."""
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    return folder
 
 
 RUN = {path.name: path for path in PAGES if any(steps(path.read_text(encoding="utf-8")))}
@@ -199,54 +173,47 @@ NEEDS: dict[str, tuple[pytest.MarkDecorator, ...]] = {
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=NEEDS.get(page, ())) for page in RUN if page != "README.md"]
 )
-def test_a_page_runs(page: str, folder: Path) -> None:
+def test_a_page_runs(page: str, tmp_path: Path) -> None:
     """A reader who types what the page shows, in an empty folder, sees what it shows."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
     text = RUN[page].read_text(encoding="utf-8")
     if re.search(r"\b(?:of|in) the checkout\b", " ".join(text.split()), re.IGNORECASE):
         shutil.copytree(ROOT / "examples", folder / "examples")
     assert first_difference(text, folder) == ""
 
 
-def test_pages_run() -> None:
-    """All but those whose blocks other tests run, as each of their blocks says."""
-    elsewhere = {page for page in PAGES if page.name not in RUN}
-    assert len(RUN) > 8
-    for page in elsewhere:
-        told = [one["why"] for one in BLOCK.finditer(page.read_text("utf-8")) if one["why"]]
-        assert told, page.name
-        assert all("tests/" in why for why in told), page.name
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_a_block_is_run_or_says_why_not(page: Path) -> None:
-    """Each block has a language that is run, checked or only shown; nothing else."""
+    """Each has a language that is run, checked or only shown; what another test runs names it."""
     targets = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)}
-    for one in BLOCK.finditer(page.read_text(encoding="utf-8")):
-        body = textwrap.dedent(one["body"])
-        assert one["language"] in LANGUAGES, body
-        if one["language"] == "toml":
+    reasons = []
+    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        body = textwrap.dedent(block["body"])
+        assert block["language"] in LANGUAGES, body
+        if block["language"] == "toml":
             tomllib.loads(body)
-        elif one["language"] == "json":
+        elif block["language"] == "json":
             json.loads(body)
-        elif one["language"] == "sh":
+        elif block["language"] == "sh":
             lines = [line.partition("#")[0].strip() for line in body.splitlines() if line]
             assert [line for line in lines if not INSTALLED.fullmatch(line)] == []
             assert {line[5:] for line in lines if line.startswith("make ")} <= targets
-        tests = re.findall(r"tests/[\w/-]+\.(?:py|txt)", one["why"] or "")
+        reasons.append(block["why"] or "")
+        tests = re.findall(r"tests/[\w/-]+\.(?:py|txt)", reasons[-1])
         assert [name for name in tests if not (ROOT / name).is_file()] == []
+    assert page.name in RUN or any("tests/" in why for why in reasons)
 
 
-def test_a_card_may_declare_the_statements(root: Path) -> None:
+def test_a_card_may_declare_the_statements() -> None:
     """The entry of statements.md is one that lint accepts and that a signature covers."""
-    page = (root / "docs/spec/statements.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/spec/statements.md").read_text(encoding="utf-8")
     (uri,) = re.findall(r"this specification is `(urn:uuid:[0-9a-f-]{36})`", page)
-    (entry,) = [json.loads(one) for one in re.findall(r"^(\{\"uri\": .*\})$", page, re.MULTILINE)]
-    card = json.loads(json.dumps(PORTABLE))
-    card["capabilities"] = {**card["capabilities"], "extensions": [entry]}
+    (entry,) = map(json.loads, re.findall(r"^(\{\"uri\": .*\})$", page, re.MULTILINE))
+    card = dump(put(PORTABLE, "/capabilities/extensions", [entry]))
 
     assert entry["uri"] == uri != EXTENDED_URI
     assert not entry.get("required", False)
-    before = lint_card(json.dumps(PORTABLE).encode())
-    after = lint_card(json.dumps(card).encode())
-    assert [one.rule for one in after] == [one.rule for one in before]
-    assert uri in canonicalize(json.dumps(card).encode(), "served-as-is").data.decode()
+    before = [finding.rule for finding in lint_card(dump(PORTABLE))]
+    assert [finding.rule for finding in lint_card(card)] == before
+    assert uri.encode() in canonicalize(card, "served-as-is").data

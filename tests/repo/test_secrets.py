@@ -25,18 +25,15 @@ MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home/\w|Users/\w|root/|work/|farm\b|t
 
 #: The folders that a source distribution carries in full.
 PACKAGED = ("bench", "cardsign", "docs", "examples", "tests")
+TOP = (
+    "Makefile noxfile.py README.md CHANGELOG.md LICENSE constraints.txt requirements.lock "
+    "pyproject.toml hatch_build.py"
+)
 #: Where somebody's key might lie, under what name. None is in a list of the package.
 DECOYS = (
-    "keys/private/x.key",
-    "keys/demo/y.key",
-    "keys/demo/keystore.json",
-    "cardsign/decoy.pem",
-    "cardsign/keys/decoy.key",
-    "cardsign/decoy.txt",
-    "docs/decoy.pem",
-    "examples/decoy.key",
-    "tests/decoy.pem",
-    "decoy.pem",
+    *("keys/private/x.key", "keys/demo/y.key", "keys/demo/keystore.json", "decoy.pem"),
+    *("cardsign/decoy.pem", "cardsign/keys/decoy.key", "cardsign/decoy.txt"),
+    *("docs/decoy.pem", "examples/decoy.key", "tests/decoy.pem"),
 )
 
 
@@ -59,22 +56,15 @@ def private_jwk() -> bytes:
     return json.dumps({"kty": "EC", "crv": "P-256", "d": "A" * 43, "x": "A", "y": "B"}).encode()
 
 
-def test_no_file_holds_a_private_key(tracked: list[Path], root: Path) -> None:
+def test_no_file_holds_a_private_key(tracked: list[Path]) -> None:
     """Keys are made when tests and demo run; none is written down."""
-    guilty = [path for path in tracked if holds_private_key(path.read_bytes())]
-    assert [str(path.relative_to(root)) for path in guilty] == []
+    assert [path for path in tracked if holds_private_key(path.read_bytes())] == []
 
 
 def test_no_file_names_a_place_on_one_machine(tracked: list[Path], root: Path) -> None:
     """What is published tells nothing about where it was written."""
-    marks = [re.compile(re.escape(str(root).encode() + b"/")), MACHINE_PATH]
-    found = {
-        str(path.relative_to(root)): match[0]
-        for path in tracked
-        for mark in marks
-        if (match := mark.search(path.read_bytes()))
-    }
-    assert found == {}
+    place = re.compile(re.escape(f"{root}/".encode()) + b"|" + MACHINE_PATH.pattern)
+    assert [path for path in tracked if place.search(path.read_bytes())] == []
 
 
 KEYS = {
@@ -93,16 +83,11 @@ NO_KEYS = {
 }
 
 
-@pytest.mark.parametrize("data", KEYS.values(), ids=KEYS)
-def test_a_private_key_is_seen(data: bytes) -> None:
-    """The search can find something."""
-    assert holds_private_key(b"before\n" + data + b"\nafter")
-
-
-@pytest.mark.parametrize("data", NO_KEYS.values(), ids=NO_KEYS)
-def test_public_material_passes(data: bytes) -> None:
-    """The search does not cry wolf."""
-    assert not holds_private_key(data)
+@pytest.mark.parametrize("name", [*KEYS, *NO_KEYS])
+def test_a_private_key_is_seen(name: str) -> None:
+    """The search can find something, and does not cry wolf over public material."""
+    data = {**KEYS, **NO_KEYS}[name]
+    assert holds_private_key(b"before\n" + data + b"\nafter") is (name in KEYS)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +121,6 @@ def packaged(
 def test_no_private_key_is_packaged(packaged: Mapping[str, dict[str, bytes]], archive: str) -> None:
     """Neither what git ignores nor what nobody ignored is shipped."""
     files = packaged[archive]
-    assert files
     assert [name for name in files if name in DECOYS or holds_private_key(files[name])] == []
 
 
@@ -144,7 +128,8 @@ def test_the_wheel_holds_the_package_alone(
     packaged: Mapping[str, dict[str, bytes]], tracked: list[Path], root: Path
 ) -> None:
     """Every module, the mark that it is typed, and the metadata."""
-    ours = {str(path.relative_to(root)) for path in tracked if within(path, root / "cardsign")}
+    names = {str(path.relative_to(root)) for path in tracked}
+    ours = {name for name in names if name.startswith("cardsign/")}
     wheel = {name for name in packaged["wheel"] if ".dist-info/" not in name}
     assert wheel == ours
     assert "cardsign/py.typed" in wheel
@@ -154,27 +139,7 @@ def test_the_source_distribution_is_complete(
     packaged: Mapping[str, dict[str, bytes]], tracked: list[Path], root: Path
 ) -> None:
     """The explicit lists forget nothing but the attacks: it can be tested and built again."""
-    folders = [root / name for name in PACKAGED]
-    ours = {
-        str(path.relative_to(root))
-        for path in tracked
-        if any(within(path, folder) for folder in folders)
-    }
-    ours = {name for name in ours if not name.startswith("tests/attacks/")}
-    top = {
-        "Makefile",
-        "noxfile.py",
-        "README.md",
-        "CHANGELOG.md",
-        "LICENSE",
-        "constraints.txt",
-        "requirements.lock",
-        "pyproject.toml",
-    }
-    top.add("hatch_build.py")
-    assert ours | top == set(packaged["sdist"]) - {"PKG-INFO", ".gitignore"}
-
-
-def within(path: Path, folder: Path) -> bool:
-    """Whether a file lies below a folder."""
-    return path.is_relative_to(folder)
+    names = {str(path.relative_to(root)) for path in tracked}
+    ours = {name for name in names if name.startswith(tuple(f"{top}/" for top in PACKAGED))}
+    ours = {name for name in ours if not name.startswith("tests/attacks/")} | set(TOP.split())
+    assert ours == set(packaged["sdist"]) - {"PKG-INFO", ".gitignore"}

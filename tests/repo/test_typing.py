@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -42,40 +41,27 @@ def hasty(
 """
 
 
-def test_only_a_verified_card_passes_for_one(root: Path, tmp_path: Path) -> None:
-    """Each hasty line is an error and the honest ones are not."""
-    file = tmp_path / "caller.py"
-    file.write_text(PROGRAM)
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(file)]
+def errors(root: Path, *files: Path) -> set[tuple[str, int]]:
+    """The files and lines that mypy --strict objects to."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *map(str, files)]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    stopped = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
-    hasty = {at for at, line in enumerate(PROGRAM.splitlines(), 1) if "  # " in line}
-    assert len(hasty) == 6
-    assert stopped == hasty
-
-
-PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def python_of(pages: Iterable[Path], folder: Path) -> list[Path]:
-    """Each Python block of a page but the tests, which few annotate, in a file of its own."""
-    files = []
-    for page in pages:
-        for index, body in enumerate(PYTHON.findall(page.read_text(encoding="utf-8"))):
-            if "def test_" in body:
-                continue
-            files.append(folder / f"{page.stem.lower().replace('-', '_')}_{index}.py")
-            files[-1].write_text(body)
-    return files
+    found = re.findall(r"^(.+):(\d+): error:", done.stdout, re.MULTILINE)
+    return {(Path(name).name, int(line)) for name, line in found}
 
 
 @pytest.mark.needs_a2a  # with FastAPI, which the page for Python mounts
-def test_what_the_pages_show_has_the_right_types(root: Path, tmp_path: Path) -> None:
-    """A reader who copies a block into a strictly typed program has nothing to add."""
-    pages = [root / "README.md", root / "docs/guides/python.md"]
-    files = python_of(pages, tmp_path)
-    assert len(files) > len(pages)
-    command = [sys.executable, "-m", "mypy", "--strict", *map(str, files)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("Success"), done.stdout + done.stderr
+def test_only_a_verified_card_passes_for_one(root: Path, tmp_path: Path) -> None:
+    """Each hasty line is an error; the honest ones and what the pages show are not."""
+    files = [tmp_path / "caller.py"]
+    files[0].write_text(PROGRAM)
+    for page in (root / "README.md", root / "docs/guides/python.md"):
+        text = page.read_text(encoding="utf-8")
+        for body in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            if "def test_" not in body:  # few annotate those
+                files.append(tmp_path / f"page_{len(files)}.py")
+                files[-1].write_text(body)
+    assert len(files) > 3
+    hasty = {("caller.py", at) for at, line in enumerate(PROGRAM.split("\n"), 1) if "  # " in line}
+    assert len(hasty) == 6
+    assert errors(root, *files) == hasty
