@@ -105,7 +105,6 @@ def sdk_agent(
     serve_card: Callable[[dict[str, Any]], bytes] = lambda card: json.dumps(card).encode(),
     token: str = "",
     wrap: Callable[[Any, dict[str, Any]], Any] = lambda app, card: app,
-    extended_name: str = "",
 ) -> Iterator[SdkAgent]:
     """Run an agent of the SDK.
 
@@ -114,14 +113,13 @@ def sdk_agent(
         serve_card: The card's bytes at the well-known path.
         token: The bearer token that it demands; "" for none.
         wrap: What stands before it, by its application and its card.
-        extended_name: The name in an extended card of its own; "" for none.
     """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         agent = SdkAgent(listening.getsockname()[1])
         card = make_card(agent.port)
-        app = wrap(_app(card, serve_card(card), agent, token, extended_name), card)
+        app = wrap(make_app(card, serve_card(card), agent, token), card)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -136,9 +134,10 @@ def sdk_agent(
             assert not thread.is_alive()
 
 
-def _app(
-    card: dict[str, Any], served: bytes, agent: SdkAgent, token: str, extended_name: str
+def make_app(
+    card: dict[str, Any], served: bytes, agent: SdkAgent, token: str = "", extended_name: str = ""
 ) -> Any:
+    """The application of an agent; with a name it has an extended card of its own."""
     sdk_card = parse_agent_card(json.loads(json.dumps(card)))
     extended = parse_agent_card(json.loads(json.dumps({**card, "name": extended_name})))
     own = {"extended_agent_card": extended} if extended_name else {}
