@@ -101,14 +101,9 @@ def check_is_agent_card(payload: Mapping[str, Json]) -> None:
     raise CardRefused("card.not_agent_card", f"the object lacks {lacking}")
 
 
-def is_key_set(payload: Mapping[str, Json]) -> bool:
-    """Return whether an object is a JWK Set, which people name in place of a card."""
-    return isinstance(payload.get("keys"), list)
-
-
 def check_is_no_key_set(payload: Mapping[str, Json]) -> None:
     """Refuse (``card.not_agent_card``) a JWK Set, which people name in place of a card."""
-    if is_key_set(payload):
+    if isinstance(payload.get("keys"), list):
         raise CardRefused("card.not_agent_card", "this is a key set (a JWK Set) and no card")
 
 
