@@ -16,6 +16,7 @@ from cardsign.statements.release import check_release
 from tests.keys.elsewhere import refusal
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint
 from tests.keys.states import record
+from tests.support import each_case
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 ZERO = timedelta()
@@ -26,21 +27,7 @@ def listed(release: Any) -> dict[str, int]:
     return {card.payload_sha256[0]: card.seq for card in release.cards}
 
 
-#: What is told to one release after another (what is announced, and after a "/" what has settled),
-#: what the last one lists since which release, and its floor.
-HISTORIES: dict[str, tuple[str, dict[str, int], int]] = {
-    "a card is listed by the release that is told of it": ("A", {"a": 1}, 0),
-    "a renewal keeps the number of the first listing": ("A - A", {"a": 1}, 0),
-    "old and new are both current while caches may hold either": ("A B", {"a": 1, "b": 2}, 0),
-    "the old one ends once the new one has settled": ("A B /B", {"b": 2}, 2),
-    "a card to come outlives that the old one is settled": ("A B/A /A", {"a": 1, "b": 2}, 1),
-    "what was never listed settles nothing": ("A /C", {"a": 1}, 0),
-    "who returns to an old card lists it anew": ("A B /B A /A", {"a": 4}, 4),
-    "and so it is before the new one has settled": ("A B A /A", {"a": 3}, 3),
-}
-
-
-@pytest.mark.parametrize(("steps", "cards", "floor"), HISTORIES.values(), ids=HISTORIES)
+@each_case(__file__, "histories", "steps", "cards", "floor")
 def test_cards_come_and_go(steps: str, cards: dict[str, int], floor: int) -> None:
     """Each release is one that a verifier takes after the one before."""
     keyset, release = first(), None

@@ -29,6 +29,7 @@ from tests.keys.states import (
     record,
     revoke,
 )
+from tests.support import each_case
 
 TWO, SEEN, ACTIVATED = states.first_two(), states.seen(), states.activated()
 RESIGNED, RELIEVED, RETIRED = states.resigned(), states.relieved(), states.retired()
@@ -134,30 +135,15 @@ def test_the_cards_that_hold_up_a_rotation_are_named() -> None:
 
 # Revoking.
 
-P11, GCP = "pkcs11:token=", "gcpkms:p/keyRings/"
-TOGETHER = [
-    ("file:a", "file:a"),
-    ("exec:/bin/a?kid=1", "exec:/bin/a?kid=2"),
-    (f"{P11}a;object=1", "pkcs11:object=2;token=a"),
-    ("awskms:///1", "awskms:///2"),
-    (f"{GCP}r/cryptoKeys/1", f"{GCP}r/cryptoKeys/2"),
-    ("azurekms://vault/1", "azurekms://vault/2"),
-]
-APART = [
-    ("file:a", "file:b"),
-    ("exec:/bin/a", "exec:/bin/b"),
-    ("env:A", "env:B"),
-    (f"{P11}a;object=1", f"{P11}b;object=1"),
-    (f"{GCP}r/cryptoKeys/1", f"{GCP}s/cryptoKeys/1"),
-    ("azurekms://vault/1", "azurekms://other/1"),
-    ("file:a", "exec:/bin/a"),
-]
+
+@each_case(__file__, "together", "one", "other")
+def test_what_is_stolen_together(one: str, other: str) -> None:
+    assert custody_group(one) == custody_group(other)
 
 
-def test_what_is_stolen_together() -> None:
-    """A passphrase, a token, a program, a variable, a key ring, a vault, an account."""
-    assert not [pair for pair in TOGETHER if len({*map(custody_group, pair)}) == 2]
-    assert not [pair for pair in APART if len({*map(custody_group, pair)}) == 1]
+@each_case(__file__, "apart", "one", "other")
+def test_what_is_not_stolen_together(one: str, other: str) -> None:
+    assert custody_group(one) != custody_group(other)
 
 
 def test_a_theft_is_not_forgotten() -> None:

@@ -16,14 +16,7 @@ from cardsign.keys.store import FolderStore, open_store
 from tests.keys.conftest import QuickStore
 from tests.keys.elsewhere import fault, refusal
 from tests.keys.states import BLOB, NOON, QUICK, after, public, published, take_due_step
-
-STRANGE = "0" * 64
-CARD = {"name": "agent-card.json", "payload_sha256": BLOB, "kids": [], "url": None}
-PUBLISHED = {
-    **{"event": "published", "generation": 1, "max_age": 60, "kids": [], "cards": [CARD]},
-    "at": "2026-11-21T12:00:00Z",
-}
-RELEASE = {"event": "release", "seq": 1, "digest": BLOB, "blob": BLOB}
+from tests.support import read_cases
 
 
 @pytest.fixture
@@ -101,60 +94,19 @@ def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
         at += len(line) + 1
 
 
-CORRUPT, BROKEN, NEWER = "keystore.corrupt", "keystore.audit_broken", "keystore.newer_format"
-ENTERED = {"custody": "file:one", "blob": BLOB}
+CASES = read_cases(__file__)
 #: Another member of the line, or events instead of that which enters a key; and the code.
-LINES: list[tuple[dict[str, Any], str]] = [
-    ({"seq": 2}, BROKEN),
-    ({"prev": STRANGE}, BROKEN),
-    ({"seq": True}, BROKEN),
-    ({"time": "now"}, CORRUPT),
-    ({"events": {}}, CORRUPT),
-    ({"vetoed_by": "bob"}, NEWER),
-]
-EVENTS: list[tuple[list[Any], str]] = [
-    ([], CORRUPT),
-    ([7], CORRUPT),
-    ([{}], CORRUPT),
-    ([{"event": "transferred"}], NEWER),
-    ([{"event": "left", "to": "x", "because": "y"}], NEWER),
-    ([{"event": "left"}], CORRUPT),
-    ([{"event": "left", "to": ["x"]}], CORRUPT),
-    ([{"event": "moved", "key": "nobody", "to": "retired"}], "keystore.unknown_key"),
-    ([{**RELEASE, "digest": "x"}], CORRUPT),
-    ([{**RELEASE, "seq": -1}], CORRUPT),
-    ([{**PUBLISHED, "cards": [7]}], CORRUPT),
-    ([{**PUBLISHED, "kids": "one"}], CORRUPT),
-    ([{**PUBLISHED, "cards": [{**CARD, "url": 7}]}], CORRUPT),
-]
-#: What no decision says of a key.
-KEYS: list[dict[str, Any]] = [
-    {"public": {"kty": "EC"}},
-    {"public": 7},
-    {"roles": []},
-    {"roles": ["release", "card"]},
-    {"roles": ["captain"]},
-    {"custody": "nowhere"},
-    {"custody": "exec:/x"},
-    {"state": "revoked"},
-    {"blob": "abc"},
-]
+LINES: dict[str, tuple[dict[str, Any], str]] = {**CASES["line"]}
+LINES |= {name: ({"events": events}, code) for name, (events, code) in CASES["event"].items()}
+for name, (change,) in CASES["entered"].items():  # what no decision says of a key
+    (event,) = agenda.enter(StoreState(), public("one"), custody="file:one", blob=BLOB)
+    LINES[name] = ({"events": [{**event, **change}]}, "keystore.corrupt")
 
 
-def entering(name: str, **change: Any) -> dict[str, Any]:
-    """The event that enters a key, with another member."""
-    (event,) = agenda.enter(StoreState(), public(name), **ENTERED)
-    return {**event, **change}
-
-
-LINES += [({"events": events}, code) for events, code in EVENTS]
-LINES += [({"events": [entering("one", **change)]}, CORRUPT) for change in KEYS]
-
-
-@pytest.mark.parametrize(("change", "code"), LINES, ids=lambda part: repr(part)[:60])
+@pytest.mark.parametrize(("change", "code"), LINES.values(), ids=LINES)
 def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
     """What this cardsign does not know may be a revocation, so it is not passed over."""
-    line = json.loads(write_line(StoreState(), [entering("one")], NOON, "ann"))
+    line = json.loads(write_line(StoreState(), [event], NOON, "ann"))
     read_line(StoreState(), json.dumps(line).encode(), "log")
     refused = fault(read_line, StoreState(), json.dumps({**line, **change}).encode(), "log")
     assert (refused.code, refused.path) == (code, "log")

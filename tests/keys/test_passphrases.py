@@ -19,6 +19,7 @@ from cardsign.keys.secrets import (
 )
 from cardsign.keys.signers import Access, SignerPolicy, user_file, user_policy, user_secrets
 from tests.keys.elsewhere import fault, refusal
+from tests.support import each_case
 
 ENVIRONMENT = {"CARDSIGN_PASSPHRASE": "from the environment"}
 
@@ -175,22 +176,7 @@ def test_the_users_own_file_gives_leave(tmp_path: Path) -> None:
     assert refusal(read_policy, tmp_path, FILE, 0o644) == "file.permissions"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "format = ",
-        "",
-        "format = 2",
-        "format = true",
-        "format = 1\nalow = []",
-        'format = 1\nallow = "x"',
-        "format = 1\nallow = [1]",
-        'format = 1\nfolders = ["cards"]',
-        'format = 1\npassphrase_files = { card = "card" }',
-        'format = 1\npassphrase_files = { cards = "/run/card" }',
-        "format = 1\npassphrase_files = { card = 1 }",
-    ],
-)
+@each_case(__file__, "no_leave", "text")
 def test_a_file_that_gives_no_leave(text: str, tmp_path: Path) -> None:
     """What is not understood allows nothing, nor does a relative path."""
     assert refusal(read_policy, tmp_path, text) == "config.malformed"

@@ -16,6 +16,7 @@ from tests.keys.conftest import quick_postgres_store
 from tests.keys.elsewhere import fault, refusal
 from tests.keys.postgres import Server
 from tests.keys.states import NOON, published
+from tests.support import each_case
 
 SECRET = "s3cret-of-the-database"
 
@@ -31,24 +32,7 @@ def test_a_url_without_a_password_names_a_database(rest: str) -> None:
     assert read_place(f"postgresql://{rest}") == f"postgresql://{rest}"
 
 
-#: In each a reader may find a password.
-AMBIGUOUS = {
-    "a password": f"postgresql://me:{SECRET}@db/keys",
-    "an empty one": "postgresql://me:@db/keys",
-    "a driver in the scheme": f"postgresql+psycopg://me:{SECRET}@db/keys",
-    "another database": f"mysql://me:{SECRET}@db/keys",
-    "an at sign in a password": f"postgresql://me:p@{SECRET}@db/keys",
-    "a slash in a password": f"postgresql://me:p/{SECRET}@db/keys",
-    "a question mark in one": f"postgresql://me:p?{SECRET}@db/keys",
-    "a hash in one": f"postgresql://me:p#{SECRET}@db/keys",
-    "no database": f"postgresql://me@{SECRET}",
-    "a port that is no number": f"postgresql://me@db:{SECRET}/keys",
-    "a password parameter": f"postgresql://db/keys?password={SECRET}",
-    "another one": f"postgresql://db/keys?sslmode=require&sslpassword={SECRET}",
-}
-
-
-@pytest.mark.parametrize("text", AMBIGUOUS.values(), ids=AMBIGUOUS)
+@each_case(__file__, "password", "text")
 def test_a_url_with_a_password_is_refused(text: str) -> None:
     """And not repeated."""
     refused = fault(read_place, text)

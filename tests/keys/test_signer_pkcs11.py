@@ -13,6 +13,7 @@ from cardsign.keys.signers import Access
 from tests.keys.elsewhere import enrol, enrols_and_signs, refusal, sign
 from tests.keys.softhsm import PIN, SoftHsm
 from tests.net.authorities import Authority
+from tests.support import each_case
 
 pytestmark = pytest.mark.needs_softhsm
 
@@ -55,18 +56,7 @@ def test_a_label_of_two_kinds_of_keys_means_the_one_of_the_algorithm(
     sign(uri, public, access(softhsm))
 
 
-FAULTS = {
-    "no such token": ("token=absent;object=k", "signer.unreachable", "no token"),
-    "two tokens of one name": ("token=double;object=k", "signer.no_key", "tokens"),
-    "no such key": ("token=cards;object=nobody", "signer.no_key", "no private key"),
-    "two keys that fit": ("token=cards;object=twin", "signer.no_key", "2 keys"),
-    "only a key of another kind": ("token=cards;id=%02", "signer.no_key", "ES256"),
-    "another key": ("token=cards;id=%03", "signer.wrong_key", "does not fit"),
-    "another, without public object": ("token=cards;object=lonely", "signer.wrong_key", "fit"),
-}
-
-
-@pytest.mark.parametrize(("attributes", "code", "words"), FAULTS.values(), ids=FAULTS)
+@each_case(__file__, "faults", "attributes", "code", "words")
 def test_each_fault_has_its_own_message(
     attributes: str, code: str, words: str, softhsm: SoftHsm
 ) -> None:

@@ -13,6 +13,7 @@ from cardsign.keys.signers import Access, SignerPolicy
 from tests.keys import elsewhere
 from tests.keys.elsewhere import Answer, enrol, enrols_and_signs, refusal, sign
 from tests.keys.openbao import OpenBao, running
+from tests.support import each_case
 
 pytestmark = pytest.mark.needs_openbao
 
@@ -62,44 +63,22 @@ def test_a_token_that_may_only_sign(openbao: OpenBao, rotated: tuple[str, str]) 
     assert refusal(enrol, rotated[1], limited, match="permission denied") == "signer.credentials"
 
 
-#: By place or by what is set in the environment.
-FAULTS: dict[str, tuple[str, dict[str, str | None], str, str]] = {
-    "no such version": ("transit/rotated?version=9", {}, "signer.failed", "latest"),
-    "no such key": ("transit/nobody?version=1", {}, "signer.no_key", "not found"),
-    "no such engine": ("nowhere/rotated?version=1", {}, "signer.no_key", "no handler"),
-    "a certificate of nobody's": ("", {"BAO_CACERT": None}, "signer.unreachable", "SSLError"),
-    "no server there": ("", {"BAO_ADDR": "https://127.0.0.1:1"}, "signer.unreachable", "Conn"),
-    "no server named": ("", {"BAO_ADDR": None}, "signer.uri", "names no server"),
-    "a user in it": ("", {"BAO_ADDR": "https://me@127.0.0.1:1"}, "signer.uri", "no server"),
-    "a file as address": ("", {"BAO_ADDR": "file:///etc"}, "signer.uri", "names no server"),
-    "no TLS": ("", {"BAO_ADDR": "http://vault.example:8200"}, "config.not_allowed", "TLS"),
-}
-
-
-@pytest.mark.parametrize(("place", "changes", "code", "words"), FAULTS.values(), ids=FAULTS)
+@each_case(__file__, "faults", "place", "changes", "code", "words")
 @pytest.mark.usefixtures("rotated")
 def test_each_fault_has_its_own_message(
     place: str, changes: Any, code: str, words: str, openbao: OpenBao, es256: PrivateKey
 ) -> None:
     """A stable code, and never the token."""
     uri = f"hashivault://{place}" if place else ROTATED
+    unset = {name: value or None for name, value in changes.items()}
     silent = f"^(?!.*{openbao.root_token}).*{words}"
-    assert refusal(sign, uri, es256.public, access(openbao, **changes), match=silent) == code
+    assert refusal(sign, uri, es256.public, access(openbao, **unset), match=silent) == code
 
 
-NOT_ENROLLED = {
-    "no such version": ("rotated?version=9", None, "signer.no_key"),
-    "no such key": ("nobody?version=1", None, "signer.no_key"),
-    "a symmetric key": ("secret?version=1", "aes256-gcm96", "signer.no_public"),
-    "Ed25519": ("edwards?version=1", "ed25519", "signer.no_public"),
-    "another curve": ("p384?version=1", "ecdsa-p384", "key.unsupported"),
-}
-
-
-@pytest.mark.parametrize(("place", "kind", "code"), NOT_ENROLLED.values(), ids=NOT_ENROLLED)
+@each_case(__file__, "not_enrolled", "place", "kind", "code")
 @pytest.mark.usefixtures("rotated")
 def test_a_public_half_that_cannot_be_enrolled(
-    place: str, kind: str | None, code: str, openbao: OpenBao
+    place: str, kind: str, code: str, openbao: OpenBao
 ) -> None:
     """The wrong place, or a key that signs no card."""
     if kind:
