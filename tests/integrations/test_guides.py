@@ -32,14 +32,9 @@ from tests.statements.making import key
 pytestmark = pytest.mark.needs_a2a
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
-PAGES = ("httpx", "FastAPI", "a2a-sdk")
 MESSAGE = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}
 TASK = {"id": "t", "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": MESSAGE}}
-ENDPOINT = {
-    "url": "https://agent.example/a2a",
-    "protocolBinding": "JSONRPC",
-    "protocolVersion": "1.0",
-}
+ENDPOINT = {**PUBLIC["supportedInterfaces"][0], "url": "https://agent.example/a2a"}
 CARD = {**PUBLIC, "supportedInterfaces": [ENDPOINT]}
 
 
@@ -51,7 +46,6 @@ def code_of(page: str) -> str:
 
 def answer(request: Request, **outcome: Any) -> bytes:
     call = json.loads(request.body)
-    outcome = outcome or {"result": {"message": MESSAGE}}
     return http(json.dumps({"jsonrpc": "2.0", "id": call["id"], **outcome}).encode())
 
 
@@ -87,23 +81,23 @@ def run(page: str) -> dict[str, Any]:
     return names
 
 
-@pytest.mark.parametrize("result", [{"message": MESSAGE}, {"task": TASK}], ids=["message", "task"])
-@pytest.mark.parametrize("page", ["httpx", "a2a-sdk"])
+ERROR = {"error": {"code": -32601, "message": "no such method"}}
+ANSWERS = [
+    *((page, {"result": {"message": MESSAGE}}, "at noon") for page in ("httpx", "a2a-sdk")),
+    *((page, {"result": {"task": TASK}}, "at noon") for page in ("httpx", "a2a-sdk")),
+    ("httpx", ERROR, "no such method"),
+]
+
+
+@pytest.mark.parametrize(("page", "outcome", "words"), ANSWERS)
 def test_a_guide_gets_an_answer(
-    page: str, result: dict[str, Any], agent: Host, capsys: pytest.CaptureFixture[str]
+    page: str, outcome: dict[str, Any], words: str, agent: Host, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It prints what the agent says, a message or a task; the card was asked for first."""
-    agent.answers = {**agent.answers, "/a2a": partial(answer, result=result)}
+    """It prints what the agent says; the card was asked for first."""
+    agent.answers = {**agent.answers, "/a2a": partial(answer, **outcome)}
     run(page)
-    assert "at noon" in capsys.readouterr().out
+    assert words in capsys.readouterr().out
     assert agent.targets == [f"GET {CARD_PATH}", "POST /a2a"]
-
-
-def test_the_httpx_guide_prints_an_error(agent: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    refusal = {"code": -32601, "message": "no such method"}
-    agent.answers = {**agent.answers, "/a2a": partial(answer, error=refusal)}
-    run("httpx")
-    assert "no such method" in capsys.readouterr().out
 
 
 def test_a_partner_who_signs_as_the_sample_of_the_sdk(agent: Host) -> None:

@@ -142,21 +142,16 @@ class Running:
         return self.process.returncode, out
 
 
-def serve_command(*options: str, bind: str = "127.0.0.1:0") -> list[str]:
-    """The command that serves the folder `pub`, by the settings beside it."""
-    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
-    return [*command, "--bind", bind, "--json", *options]
-
-
 @contextlib.contextmanager
 def running(
     folder: Path, settings: str = "", *, bind: str = "127.0.0.1:0", **environment: str
 ) -> Iterator[Running]:
     """`cardsign serve` of what is published in `pub`, killed at the end if it still runs."""
     (folder / "serve.toml").write_text(f"format = 1\n{settings}")
+    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            serve_command(bind=bind),
+            [*command, "--bind", bind, "--json"],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             stdout=subprocess.PIPE,
@@ -187,30 +182,20 @@ def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> It
         **changes,
     }.items():
         config = config.replace(old, new)
-    with run_nginx(folder, config, port):
-        yield f"https://127.0.0.1:{port}"
-
-
-@contextlib.contextmanager
-def run_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
-    """nginx with these servers, once it listens on the port."""
-    places = "\n".join(
-        f"{one}_temp_path {folder}/{one};"
-        for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    config = "\n".join([*(f"{place}_temp_path {folder}/{place};" for place in places), config])
+    user = "user root;" if os.getuid() == 0 else ""
+    (folder / "nginx.conf").write_text(
+        f"daemon off; pid {folder}/nginx.pid; error_log stderr; worker_processes 1; {user}\n"
+        f"events {{}}\nhttp {{ access_log off; {config} }}\n"
     )
-    whole = (
-        f"daemon off; pid {folder}/nginx.pid; error_log stderr; worker_processes 1;\n"
-        + ("user root;\n" if os.getuid() == 0 else "")
-        + f"events {{}}\nhttp {{ access_log off; {places}\n{config} }}\n"
-    )
-    (folder / "whole.conf").write_text(whole)
-    command = [str(shutil.which("nginx")), "-p", str(folder), "-c", str(folder / "whole.conf")]
+    command = [str(shutil.which("nginx")), "-p", str(folder), "-c", str(folder / "nginx.conf")]
     tried = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
     assert tried.returncode == 0, tried.stderr
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     with ended(process):
         wait_for(port, process)
-        yield
+        yield f"https://127.0.0.1:{port}"
 
 
 def asking(authority: Authority, certificate: Path | None = None) -> httpx.Client:

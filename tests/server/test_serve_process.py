@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from cardsign.errors import FileFault, ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
@@ -33,6 +35,7 @@ from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.identity import Issuer, counterpart
 from tests.server.programs import (
     PATIENCE,
+    ROOT,
     Running,
     blocks,
     free_port,
@@ -40,6 +43,7 @@ from tests.server.programs import (
     running,
     wait_until,
 )
+from tests.tools import SCHEMATHESIS
 
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
@@ -190,6 +194,35 @@ def test_strange_clients_stop_nobody_else(server: Running, connect: Connect) -> 
     while answers.count(b"HTTP/1.1 200") < 100 and (data := many.recv(1 << 16)):
         answers += data
     assert answers.count(b"HTTP/1.1 200") == 100
+
+
+@pytest.mark.thorough
+@pytest.mark.needs_schemathesis
+def test_the_server_answers_as_the_specification_says(
+    server: Running, published: Published, tmp_path: Path
+) -> None:
+    """Each status, header and body is one that openapi.yaml names; the twin names too few."""
+
+    def ask(specification: Path, *options: str) -> tuple[int, str]:
+        """Ask with the token; Schemathesis asks without it, too."""
+        words = [str(SCHEMATHESIS / "bin/st"), "run", str(specification), "--url", server.url]
+        # JSON-RPC answers a bad call with 200 and an error (JSON-RPC 2.0 5.1).
+        words += ["--exclude-checks", "negative_data_rejection", "--max-examples", "10"]
+        words += ["-H", f"Authorization: Bearer {published.token}", "--seed", "1", "--no-color"]
+        ended = subprocess.run(
+            [*words, *options], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return ended.returncode, ended.stdout
+
+    specification = ROOT / "docs/reference/openapi.yaml"
+    status, told = ask(specification)
+    assert status == 0, told
+    changed = yaml.safe_load(specification.read_text("utf-8"))
+    del changed["paths"]["/a2a"]["post"]["responses"]["200"]
+    twin = tmp_path / "twin.yaml"
+    twin.write_text(yaml.safe_dump(changed))
+    status, told = ask(twin, "--include-path", "/a2a", "--phases", "coverage")
+    assert (status, "Undocumented status code" in told) == (1, True)
 
 
 # ---------------------------------------------------------------- start and stop
@@ -451,27 +484,6 @@ def test_an_operator_gives_cards_to_an_issuers_callers(
         "cardsign: warning: Rate limit storage unreachable"
     ]
     assert token not in server.log_path.read_text()
-
-
-def test_an_issuer_that_gives_no_answer_keeps_nobody_else_waiting(
-    published: Published, tmp_path: Path
-) -> None:
-    """Who asks for the public card or for health needs none of the threads that wait for it."""
-    (tmp_path / "pub").symlink_to(published.folder / "pub")
-    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
-        silent.settimeout(PATIENCE)
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/introspect"
-        settings = (
-            f'[[provider]]\ntype = "http_verifier"\nurl = "{url}"\nopens = "{AUDIENCE}"\n'
-            "insecure_loopback_http = true\n"
-        )
-        with running(tmp_path, settings) as server:
-            waiting = pool.submit(server.get, EXTENDED, Authorization="Bearer opaque")
-            with silent.accept()[0]:
-                for path in (CARD, "/healthz"):
-                    assert server.get(path).status_code == 200
-                assert not waiting.done()
-                assert waiting.result().status_code == 503
 
 
 ASKING = ServerSettings(
