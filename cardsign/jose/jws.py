@@ -52,7 +52,9 @@ NEVER_UNPROTECTED: Final = (*_PROTECTED_ONLY, "crit", "b64", "jwk", "x5c")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A well-formed signature, by an algorithm that is allowed; nothing has been verified.
+    """A well-formed signature of a card or statement, by an algorithm that is allowed.
+
+    Nothing has been verified.
 
     Attributes:
         protected: The protected header, base64url, as received: these characters are signed.
@@ -72,6 +74,10 @@ class Entry:
     typ: str | None
     kind: EntryKind
     members: Mapping[str, Json] = field(hash=False)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the member of ``signatures`` without an unprotected header."""
+        return {"protected": self.protected, "signature": base64url.encode(self.signature)}
 
 
 def read_signer(members: dict[str, Json], algorithms: Collection[str]) -> tuple[VerifyAlg, str]:

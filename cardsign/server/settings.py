@@ -16,8 +16,6 @@ import limits
 from limits.errors import ConfigurationError
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     IPvAnyNetwork,
     StringConstraints,
@@ -29,7 +27,7 @@ from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import ProviderType
 from cardsign.errors import CardRefused
 from cardsign.files import read_bytes
-from cardsign.tomltext import bad_settings, read_settings
+from cardsign.tomltext import Table, bad_settings, read_settings
 from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_url
 
 MAX_WORKERS: Final = 64
@@ -86,10 +84,7 @@ INSTANT: Final = frozenset({"static_token", "api_key", "basic", "mtls"})
 LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
 
-_TABLE: Final = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
-
-
-class AudienceRule(BaseModel):
+class AudienceRule(Table):
     """Which callers get the card of an audience, by what is known of them.
 
     Attributes:
@@ -98,14 +93,12 @@ class AudienceRule(BaseModel):
         opens: The audience of the extended card.
     """
 
-    model_config = _TABLE
-
     claim: str
     value: str
     opens: _Audience
 
 
-class ProviderSettings(BaseModel):
+class ProviderSettings(Table, populate_by_name=True):
     """One kind of caller. Holds no secret, but where to read one.
 
     Attributes:
@@ -126,8 +119,6 @@ class ProviderSettings(BaseModel):
         networks: Private networks in which the provider may be reached.
         insecure_loopback_http: For tests: the provider is on this machine.
     """
-
-    model_config = _TABLE
 
     type: ProviderType
     opens: _Audience | None = None
@@ -171,7 +162,7 @@ class ProviderSettings(BaseModel):
             )
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(Table, populate_by_name=True):
     """How a publication is served. Holds no secret; can be pickled for a worker process.
 
     Attributes:
@@ -197,8 +188,6 @@ class ServerSettings(BaseModel):
         access_log: Whether each request is a line on stderr.
         metrics: Whether ``/metrics`` tells Prometheus what was answered; needs the extra metrics.
     """
-
-    model_config = _TABLE
 
     format: Literal[1] = 1
     token_file: _File | None = None

@@ -22,7 +22,8 @@ from cardsign.card.strictjson import MAX_INTEGER, object_or_none
 from cardsign.card.values import Json, jcs
 from cardsign.errors import CardRefused, InputRefused, KeyRefused, SignatureRefused
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS, named
+from cardsign.jose.jws import Entry
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.times import MAX_TIME, away, second
 from cardsign.urls import parse_origin, parse_url
@@ -46,40 +47,19 @@ class StatementRefused(InputRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class StatementSignature:
-    """One member of ``signatures``, of which nothing has been verified.
-
-    Attributes:
-        kid: Whose it claims to be; it counts only if this is the key's RFC 7638 thumbprint.
-        alg: ES256 or RS256.
-        protected: base64url, as received.
-        value: The signature's bytes.
-    """
-
-    kid: str
-    alg: str
-    protected: str
-    value: bytes
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the member as it stands in a statement."""
-        return {"protected": self.protected, "signature": base64url.encode(self.value)}
-
-
-@dataclass(frozen=True, slots=True)
 class Envelope:
     """A well-formed statement of which neither payload nor signatures have been looked into.
 
     Attributes:
         typ: What all of its signatures say the payload is.
         payload: The octets received; these are signed and hashed.
-        signatures: At least one.
+        signatures: At least one; a kid counts only if it is the RFC 7638 thumbprint of its key.
         digest: SHA-256 of the payload in lower-case hex: the statement's identity.
     """
 
     typ: Typ
     payload: bytes
-    signatures: tuple[StatementSignature, ...]
+    signatures: tuple[Entry, ...]
     digest: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -144,7 +124,7 @@ def list_signers(envelope: Envelope, keys: Iterable[PublicKey]) -> frozenset[str
         key = keys_by_name.get(signature.kid)
         if key is not None and signature.alg == key.alg:
             with contextlib.suppress(SignatureRefused):
-                key.check(signature.protected, envelope.payload, signature.value)
+                key.check(signature.protected, envelope.payload, signature.signature)
                 signers.add(key.thumbprint)
     return frozenset(signers)
 
@@ -210,7 +190,7 @@ def _decoded(value: Json, path: str) -> bytes:
         raise StatementRefused("statement.shape", message, path=path) from exc
 
 
-def _signature(entry: Json, typ: Typ, path: str) -> StatementSignature:
+def _signature(entry: Json, typ: Typ, path: str) -> Entry:
     members = exact_object(entry, ("protected", "signature"), path, code="statement.shape")
     at_header = f"{path}/protected"
     text = _decoded(members["protected"], at_header)
@@ -218,15 +198,15 @@ def _signature(entry: Json, typ: Typ, path: str) -> StatementSignature:
     exact_object(header, ("alg", "kid", "typ"), at_header, code="statement.header")
     if header["typ"] != typ:
         raise StatementRefused("statement.typ", f"expected the typ {typ}", path=at_header)
-    alg, kid = header["alg"], header["kid"]
-    if alg not in STATEMENT_ALGORITHMS:
+    alg, kid = named(header["alg"], STATEMENT_ALGORITHMS), header["kid"]
+    if alg is None:
         raise StatementRefused(
             "statement.header", f"expected {' or '.join(STATEMENT_ALGORITHMS)}", path=at_header
         )
     if not isinstance(kid, str) or not KID_FORM.fullmatch(kid):
         raise StatementRefused("statement.header", "expected a kid in ASCII", path=at_header)
     value = _decoded(members["signature"], f"{path}/signature")
-    return StatementSignature(kid, str(alg), str(members["protected"]), value)
+    return Entry(str(members["protected"]), value, alg, kid, typ, "full", header)
 
 
 # Strict readers of a statement's members: the right type in the one right form, or a refusal.
