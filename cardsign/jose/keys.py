@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -415,18 +415,9 @@ MAX_JWKS_BYTES: Final = 64 * 1024
 _FOR_ANOTHER_PURPOSE: Final = frozenset({"key.unsupported", "key.use", "key.alg_mismatch"})
 
 
-class SkippedKey(NamedTuple):
-    """A key of a set that was passed over.
-
-    Attributes:
-        kid: Its kid as published, or empty where it has none that a header could name.
-        code: ``key.unsupported``, ``key.use`` or ``key.alg_mismatch``.
-        message: What it is not, in one sentence.
-    """
-
-    kid: str
-    code: str
-    message: str
+#: A key of a set that was passed over: its kid, empty where it has none that a header could name;
+#: ``key.unsupported``, ``key.use`` or ``key.alg_mismatch``; and what it is not, in one sentence.
+SkippedKey: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +442,7 @@ class JwkSet:
         jwks = cls(tuple(keys), tuple(skipped))
         for key in jwks.keys:
             check_type(key, PublicKey, "JwkSet.of takes public keys", "JwkSet.of([key.public])")
-        kids = [*(key.kid for key in jwks.keys), *(key.kid for key in jwks.skipped if key.kid)]
+        kids = [*(key.kid for key in jwks.keys), *(kid for kid, *_ in jwks.skipped if kid)]
         if twice := [kid for kid, count in Counter(kids).items() if count > 1]:
             message = f"two keys have the kid {twice[0]!r}, expected one"
             raise KeyRefused("jwks.duplicate_kid", message, path="/keys")
@@ -482,7 +473,7 @@ class JwkSet:
                     raise
                 kid = jwk.get("kid")
                 kid = kid if isinstance(kid, str) and KID_FORM.fullmatch(kid) else ""
-                skipped.append(SkippedKey(kid, refusal.code, refusal.message))
+                skipped.append((kid, refusal.code, refusal.message))
         return cls.of(keys, skipped)
 
     @classmethod

@@ -139,7 +139,7 @@ def propose_keys(jwks: JwkSet) -> Proposal:
     """
     if not jwks.keys:
         raise UsageFault("jwks.malformed", "the set holds no key to pin")
-    skipped = (f"the key {key.kid!r} was left out: {key.message}" for key in jwks.skipped)
+    skipped = (f"the key {kid!r} was left out: {message}" for kid, _, message in jwks.skipped)
     return Proposal(KeysAnchor(JwkSet.of(jwks.keys)), warnings=tuple(skipped))
 
 

@@ -140,12 +140,13 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
     kid, trust = entry.kid, inquiry.trust
     verdict: SignatureVerdict = "unknown-key"
     answers, hint = Answers(), ""
-    unsupported = trust.unsupported if trust is not None else ()
+    skipped = trust.unsupported if trust is not None else ()
+    unsupported = {name: problem for name, _, problem in skipped}
     if trust is not None and kid in trust.revoked:
         verdict, answers = "revoked", Answers(current="no")
         code, message = "key.revoked", f"the key {kid!r} is revoked"
-    elif skipped := next((key for key in unsupported if key.kid == kid), None):
-        code, message = "key.unsupported", f"the key {kid!r} cannot be used: {skipped.message}"
+    elif kid in unsupported:
+        code, message = "key.unsupported", f"the key {kid!r} cannot be used: {unsupported[kid]}"
     elif trust is not None and trust.offered and trust.offered.find(kid) is not None:
         answers = Answers(authorised="no")
         code = "trust.key_changed"
