@@ -175,15 +175,6 @@ def _decoded(text: Any) -> bytes:
         return b""
 
 
-def mutate_entry(data: bytes, random: Random) -> bytes | None:
-    """One member of `signatures`, in its protected header or as a whole."""
-    entry = load(data)
-    if not isinstance(entry, dict) or random.random() < 0.3:
-        return mutate_json(data, random)
-    header = mutate_json(_decoded(entry.get("protected")), random)
-    return dump({**entry, "protected": _encoded(header or b"{}")}, random)
-
-
 # ------------------------------------------------------------------ cards
 
 

@@ -24,7 +24,7 @@ from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import card_digest
 from tests.attack_runner.corpus import load_attacks
 from tests.hostile import SHAPES, card
-from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, one_signature, signed
+from tests.support import CARDS, LAX, PORTABLE, dump, one_signature, read_cases, signed
 
 NOW: Final = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 ISSUER: Final = "tides.example"
@@ -70,103 +70,49 @@ HOSTILE_BYTES: Final = 4096
 
 
 def cards() -> list[bytes]:
-    """Cards of every kind, signed by the first card key, some by two."""
-    kinds = (PORTABLE, WITH_DEFAULTS, LAX, OLD, DUAL, extended_card())
+    """Cards of every kind, signed by the first card key, some by two; and those of our files."""
+    kinds = (*CARDS.values(), extended_card())
     texts = [dump(signed(one, key("card"))) for one in kinds]
     texts.append(dump(signed(PORTABLE, key("card"), key("card2"))))
     entries = [one_signature(LAX, key(name), "prune-empty") for name in CARD_SIGNERS]
     copied = [one_signature(PORTABLE, key("card"), "served-as-is")] * 2
     hostile = [card(shape, HOSTILE_BYTES, signatures=copied) for shape in SHAPES]
-    return [*texts, dump({**LAX, "signatures": entries}), dump(PORTABLE), *hostile]
+    vectors = [base64.b64decode(one["card_base64"]) for one in _vectors("cards")]
+    lossy = dump({**LAX, "signatures": entries})
+    return [*texts, lossy, dump(PORTABLE), *hostile, *vectors, *_of_attacks("*.card.*")]
 
 
 def sources() -> list[bytes]:
-    """A manifest of every kind, behind the name of its file; one more has a wrong type."""
-    skill = '{"id": "s", "name": "s", "description": "d", "tags": ["t"]}'
-    tool = '{"name": "t", "description": "d", "inputSchema": {"type": "object"}}'
-    auth = (
-        '"type": "oauth2",\n"flows": {"clientCredentials": {"tokenUrl": "https://a.example/t",\n'
-        '"scopes": {}},\n"password": {"tokenUrl": "https://a.example/t", "scopes": {}}}'
-    )
-    resource = "apiVersion: orloj.dev/v1\nkind: {}\nmetadata:\n  name: {}\n{}"
-    described = '  annotations:\n    orloj.dev/description: "d"\nspec:\n  agents: [b]\n'
-    orloj = (
-        resource.format("AgentSystem", "a", described),
-        resource.format("Agent", "b", "spec:\n  tools:\n  - c\n"),
-        resource.format("Tool", "c", "spec:\n  description: d\n  input_schema: {a: 1.5}\n"),
-    )
-    texts = {
-        "card.json": f'{{\n"name": "a",\n"description": "d",\n"version": "1",\n'
-        f'"url": "https://a.example/",\n"protocolVersion": "0.3.0",\n"skills": [\n{skill}\n],\n'
-        f'"securitySchemes": {{"k": {{{auth}}}}},\n"security": [{{"k": []}}],\n'
-        f'"metadata": {{"a": 1}}\n}}\n',
-        "forge.yaml": "agent_id: a\ndescription: d\nversion: 1.10\nbuiltin_tools:\n- x\nauth:\n"
-        "  required: false\n  providers:\n  - type: oidc\n    name: sso\n    settings:\n"
-        "      issuer: https://i.example\nskills:\n  path: main.md\n",
-        "orloj.yaml": "---\n".join(orloj),
-        "agent.toml": 'name = "a"\nversion = "1"\ndescription = "d"\nmodule = "m"\n[model]\n'
-        'system_prompt = "p"\n[capabilities]\ntools = ["x", "y-z"]\n',
-        "HAND.toml": 'id = "a"\nname = "A"\ndescription = "d"\ncategory = "c"\n'
-        'tools = ["x"]\nsince = 2020-01-01\nratio = inf\n',
-        "config.toml": 'api_key = "x"\n[a2a]\nenabled = true\nlisten_path = "/a"\n',
-        "pyproject.toml": '[project]\nname = "a"\nversion = "1"\ndescription = "d"\n'
-        '[tool.cardsign.card]\nurl = "https://a.example/"\n[[tool.cardsign.card.skills]]\n'
-        'id = "s"\ndescription = "d"\nexamples = ["e"]\n',
-        "tools.json": '{"name": "a",\n"description": "d",\n"auth": ["bearer"],\n'
-        f'"tools": [\n{tool}\n]}}\n',
-        "SKILL.md": "---\nname: a\ndescription: d\ncategory: c\ntags: [t]\n"
-        "modes: [text/plain]\n---\nx\n",
-    }
-    manifests = [f"{name}\n{text}".encode() for name, text in texts.items()]
-    return [*manifests, b"SKILL.md\n---\nname: a\ndescription: [d]\n---\n"]
-
-
-def entries() -> list[bytes]:
-    """Single members of `signatures`."""
-    made = one_signature(PORTABLE, key("card"), "served-as-is")
-    return [dump(made), dump({**made, "header": {"jku": "https://a.example"}})]
+    """A manifest of every kind, behind the name of its file."""
+    texts = read_cases(__file__)["sources"]
+    return [f"{name.partition(',')[0]}\n{text}".encode() for name, text in texts.items()]
 
 
 def key_sets() -> list[bytes]:
-    """JWK Sets; one with keys for other purposes."""
+    """JWK Sets, one with keys for other purposes; and those of our files."""
     okp = {"kty": "OKP", "crv": "Ed25519", "x": "A" * 43, "kid": "okp"}
     several: dict[str, Any] = {"keys": [key("card").public.jwk(), okp, {"kty": "AKP"}]}
-    return [public_keys("card", "card2").to_bytes(), dump(several)]
+    vectors = [dump(one["jwks"]) for one in _vectors("cards")]
+    sets = [public_keys("card", "card2").to_bytes(), dump(several)]
+    return [*sets, *vectors, *_of_attacks("*jwks.*")]
 
 
 def keysets() -> list[bytes]:
-    """The first statement of an issuer, and a recovery, which opens epoch 2."""
-    return [keyset("ann", "bob"), keyset("ann", "bob", "rita", epoch=2)]
+    """The first statement of an issuer, a recovery, which opens epoch 2; those of our vectors."""
+    return [*_KEYSETS, *_statements("keyset")]
 
 
 def releases() -> list[bytes]:
-    """A release under each of them."""
+    """A release under each of them; those of our vectors."""
     rows = listed(PORTABLE)
-    return [release(statement, "rel", cards=rows) for statement in keysets()]
+    made = [release(statement, "rel", cards=rows) for statement in _KEYSETS]
+    return [*made, *_statements("release")]
+
+
+_KEYSETS: Final = (keyset("ann", "bob"), keyset("ann", "bob", "rita", epoch=2))
 
 
 # ------------------------------------------------------------------ our own files
-
-
-def published_cards() -> list[bytes]:
-    """The cards of our vectors and attacks."""
-    vectors = (base64.b64decode(one["card_base64"]) for one in _vectors("cards"))
-    return [*vectors, *_of_attacks("*.card.*")]
-
-
-def published_key_sets() -> list[bytes]:
-    """Their key sets."""
-    return [*(dump(one["jwks"]) for one in _vectors("cards")), *_of_attacks("*jwks.*")]
-
-
-def published_keysets() -> list[bytes]:
-    """The keyset statements of our vectors."""
-    return [statement for chain in _chains() for kind, statement in chain if kind == "keyset"]
-
-
-def published_releases() -> list[bytes]:
-    """The releases of our vectors."""
-    return [statement for chain in _chains() for kind, statement in chain if kind == "release"]
 
 
 def _of_attacks(pattern: str) -> list[bytes]:
@@ -175,15 +121,13 @@ def _of_attacks(pattern: str) -> list[bytes]:
     return [one.file(name) for one in attacks for name in fnmatch.filter(one.files, pattern)]
 
 
-def _chains() -> Iterator[list[tuple[str, bytes]]]:
-    for vector in _vectors("statements"):
-        steps = [step for step in vector["steps"] if isinstance(step.get("statement"), str)]
-        yield [(step["kind"], step["statement"].encode()) for step in steps]
+def _statements(kind: str) -> list[bytes]:
+    """The statements of our vectors."""
+    steps = (step for vector in _vectors("statements") for step in vector["steps"])
+    texts = [step["statement"] for step in steps if step["kind"] == kind and "statement" in step]
+    return [text.encode() for text in texts if isinstance(text, str)]
 
 
 def _vectors(folder: str) -> Iterator[dict[str, Any]]:
-    yield from (json.loads(data) for data in _files(f"vectors/{folder}/*.json"))
-
-
-def _files(pattern: str) -> list[bytes]:
-    return [path.read_bytes() for path in sorted(TESTS.glob(pattern))]
+    for path in sorted(TESTS.glob(f"vectors/{folder}/*.json")):
+        yield json.loads(path.read_bytes())

@@ -17,6 +17,7 @@ from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_A
 from cardsign.jose.jws import check_entry, read_entry, sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
 from tests.jose.explicit_making import ALL_ALGS, HEADER_ALGS, PAYLOAD, made
+from tests.support import each_case
 
 Change = Callable[[dict[str, Json]], object]
 
@@ -94,24 +95,7 @@ def respell(name: str, change: Callable[[bytes], bytes]) -> Change:
     )
 
 
-#: What is refused of a key of any type, by the member at fault.
-ANY: list[tuple[str, str, list[Json]]] = [
-    ("key.use", "use", ["enc"]),
-    ("key.malformed", "use", [["sig"]]),
-    ("key.use", "key_ops", [["sign"], []]),
-    ("key.malformed", "key_ops", ["verify", None]),
-    ("key.malformed", "alg", [None]),
-    *(("key.private_material", name, ["AA", None]) for name in ("d", "p", "q", "dp", "dq", "qi")),
-    *(("key.private_material", name, ["AA", None]) for name in ("oth", "k", "priv")),
-    ("key.private_material", "kty", ["oct"]),
-    ("key.unsupported", "kty", ["ec", "AKP"]),
-    ("key.malformed", "kty", [["EC"], None]),
-    ("key.malformed", "kid", ["k\n", 1, None, "", "k" * 257, "k\0", "k\u202e"]),
-    ("key.malformed", "nbf", ["1", True, -1, None]),
-]
-
-
-@pytest.mark.parametrize(("code", "name", "values"), ANY)
+@each_case(__file__, "refused", "code", "name", "values")
 @pytest.mark.parametrize("alg", ALL_ALGS)
 def test_refused_of_any_type(alg: str, code: str, name: str, values: list[Json]) -> None:
     """What a key says about its purpose is obeyed, and a private half is never read."""
@@ -119,15 +103,7 @@ def test_refused_of_any_type(alg: str, code: str, name: str, values: list[Json])
         assert refusal_of({**made(alg).jwk, name: value}) == (code, f"/{name}")
 
 
-HARMLESS: list[dict[str, Json]] = [
-    {"use": "sig", "key_ops": ["sign", "verify"]},
-    {"x5c": ["junk"], "x5u": "http://127.0.0.1/", "status": "active", "x-n": None},
-    {"kid": "../../etc/passwd"},
-    {"kid": "~" * 256},
-]
-
-
-@pytest.mark.parametrize("members", HARMLESS)
+@each_case(__file__, "harmless", "members")
 @pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "Ed25519", "RS256"])
 def test_harmless(alg: str, members: dict[str, Json]) -> None:
     """What does not touch the numbers leaves the key as it is; type and curve name it."""

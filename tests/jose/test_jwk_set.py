@@ -14,6 +14,7 @@ from cardsign.errors import KeyRefused
 from cardsign.jose import base64url
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet, PrivateKey
 from tests.jose.explicit_making import HEADER_ALGS, made
+from tests.support import each_case
 
 
 def document(*keys: object, **members: object) -> bytes:
@@ -60,24 +61,11 @@ def test_find(es256: PrivateKey, rs256: PrivateKey) -> None:
     assert JwkSet.from_bytes(document(nameless)).find(es256.public.thumbprint)
 
 
-MALFORMED: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", ""),
-    "no JSON": (b"keys", ""),
-    "a list": (b"[]", ""),
-    "byte order mark": (b'\xef\xbb\xbf{"keys": []}', ""),
-    "keys twice": (b'{"keys": [], "keys": []}', "/keys"),
-    "no keys": (b'{"key": []}', "/keys"),
-    "keys is an object": (b'{"keys": {}}', "/keys"),
-    "keys is null": (b'{"keys": null}', "/keys"),
-    "too large": (b'{"keys": []}' + b" " * MAX_JWKS_BYTES, ""),
-    "nested too deeply": (b'{"keys": [], "x": ' + b"[" * 99 + b"]" * 99 + b"}", "/x" + "/0" * 31),
-}
-
-
-@pytest.mark.parametrize(("untrusted_bytes", "path"), MALFORMED.values(), ids=MALFORMED)
-def test_malformed(untrusted_bytes: bytes, path: str) -> None:
+@each_case(__file__, "malformed", "text", "path")
+def test_malformed(text: str, path: str) -> None:
     """What is no JWK Set is refused, with the place."""
-    assert refusal_of(untrusted_bytes) == ("jwks.malformed", path)
+    assert refusal_of(text.encode("latin-1")) == ("jwks.malformed", path)
+    assert refusal_of(b'{"keys": []}' + b" " * MAX_JWKS_BYTES) == ("jwks.malformed", "")
 
 
 def test_place_of_a_syntax_error() -> None:
@@ -87,17 +75,7 @@ def test_place_of_a_syntax_error() -> None:
     assert (refusal.value.finding.place.line, refusal.value.finding.place.column) == (2, 12)
 
 
-BROKEN: list[tuple[Json, str, str]] = [
-    *((key, "key.malformed", "/kty") for key in ("k", None, {"kty": None})),
-    ({"kid": "\x07"}, "key.malformed", "/kid"),
-    ({"kty": "RSA", "alg": "RS256", "n": "Aw", "e": "Aw"}, "key.weak_rsa", "/n"),
-    ({"kty": "oct"}, "key.private_material", "/kty"),
-    ({"kty": "AKP", "priv": "AA"}, "key.private_material", "/priv"),
-    ({"use": "enc", "d": "AA"}, "key.private_material", "/d"),
-]
-
-
-@pytest.mark.parametrize(("members", "code", "path"), BROKEN)
+@each_case(__file__, "broken", "members", "code", "path")
 def test_one_broken_key(
     es256: PrivateKey, rs256: PrivateKey, members: Json, code: str, path: str
 ) -> None:
@@ -116,20 +94,7 @@ def test_keys_for_a_policy_to_name(alg: str, es256: PrivateKey) -> None:
     assert jwks.find("k") == JwkSet.from_bytes(jwks.to_bytes()).find("k") == made(alg).public
 
 
-ELSEWHERE: list[tuple[dict[str, Json], str]] = [
-    ({"kty": "AKP", "alg": "ML-DSA-65"}, "key.unsupported"),
-    ({"kty": "OKP", "crv": "Ed448", "alg": "EdDSA"}, "key.unsupported"),
-    ({"crv": "secp256k1"}, "key.unsupported"),
-    ({"kty": "RSA", "alg": "RSA-OAEP"}, "key.alg_mismatch"),
-    ({"alg": "ECDH-ES"}, "key.alg_mismatch"),
-    ({"use": "enc"}, "key.use"),
-    ({"key_ops": ["deriveKey"]}, "key.use"),
-    # What a report shows of its name is harmless.
-    *(({"kty": "AKP", "kid": kid}, "key.unsupported") for kid in (None, 7, "\x1b[2J", "")),
-]
-
-
-@pytest.mark.parametrize(("members", "code"), ELSEWHERE)
+@each_case(__file__, "elsewhere", "members", "code")
 def test_key_for_another_purpose(
     es256: PrivateKey, rs256: PrivateKey, members: dict[str, Json], code: str
 ) -> None:
