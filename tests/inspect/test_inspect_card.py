@@ -26,7 +26,6 @@ from tests.support import (
     examine,
     one_signature,
     put,
-    signed,
 )
 
 # ------------------------------------------------------------------ nobody is accused
@@ -49,16 +48,6 @@ def test_a_signature_by_another_profile_is_no_complaint(
     assert signature.report.verdict == "other-profile"
     assert "sig.bad" not in {reason.code for reason in signature.report.reasons}
     assert report.exit_status == 0
-
-
-def test_another_key_under_the_same_kid_is_named_as_a_cause(alice: PrivateKey) -> None:
-    """A card that nobody changed looks like a changed one to the old key's holder."""
-    renewed = PrivateKey.generate("ES256", kid=alice.public.kid)
-    report = inspected(signed(PORTABLE, renewed), alice)
-    (reason,) = only(report).report.reasons
-    assert reason.code == "sig.bad"
-    assert "signed with another key under this kid" in reason.message
-    assert "its key" in reason.hint
 
 
 def test_a_good_signature_is_no_worse_for_a_bad_one_beside_it(
@@ -131,7 +120,6 @@ def test_an_entry_that_cannot_be_read_spoils_no_good_one(alice: PrivateKey) -> N
 
 #: Cards that verify refuses to read: the bytes and the code.
 UNREADABLE: dict[str, tuple[bytes, str]] = {
-    "no JSON": (b'{"name": }', "json.syntax"),
     "deep beyond any reader": (b'{"a":' * 40_000, "json.depth"),
     "too many values": (b'{"a": [' + b"0," * 9_998 + b"0]}", "json.too_many_values"),
     "too large": (b'{"a": "' + b"x" * 300_000 + b'"}', "json.too_large"),

@@ -74,19 +74,16 @@ def test_a_server_that_does_it_right(server: Server) -> None:
     assert server.asked == [f"{ORIGIN}/a2a"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "rule"),
-    [
-        ("etag", 'W/"abc"', "check.etag-unsigned"),
-        ("etag", None, "check.etag-absent"),
-        ("cache-control", "public, max-age=31536000, immutable", "check.cache-long"),
-        ("cache-control", None, "check.cache-unsaid"),
-    ],
-)
-def test_headers_that_mislead(server: Server, name: str, value: str | None, rule: str) -> None:
+MISLEADING = [
+    ("etag", 'W/"abc"', "check.etag-unsigned"),
+    ("cache-control", "public, max-age=31536000, immutable", "check.cache-long"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), MISLEADING)
+def test_headers_that_mislead(server: Server, name: str, value: str, rule: str) -> None:
     """One header at a time is wrong."""
-    del server.headers[name]
-    server.headers |= {name: value} if value else {}
+    server.headers[name] = value
     assert server.rules() == {rule}
 
 

@@ -51,16 +51,6 @@ def test_what_the_release_lists_is_current(changes: Members, expect: Subject, co
         assert codes(report)[:1] == [code] * bool(code)
 
 
-def test_while_two_releases_claim_one_number_nothing_is_known_to_be_current() -> None:
-    """Though an older one lists the card; a higher one settles it (K11)."""
-    tides = Tides()
-    rivals = [current(tides.one, seq=6), current(tides.one, seq=6, exp=T0 + DAY)]
-    report = tides.says(releases=[current(tides.one), *rivals])
-    assert (report.verdict, report.answers.current) == ("indeterminate", "unknown")
-    assert codes(report)[0] == "statement.fork"
-    assert tides.says(releases=[*rivals, current(tides.one, seq=7)]).verdict == "trusted"
-
-
 # ------------------------------------------------------------------ holders
 
 BOTH = ("harbour", "registry")
