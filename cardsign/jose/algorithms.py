@@ -45,4 +45,4 @@ def named(alg: object, among: Collection[str]) -> VerifyAlg | None:
     It is one of the table, whatever else is in `among`.
     """
     name = "EdDSA" if alg == ED25519 else alg
-    return next((row for row in ALGORITHMS if row == name and row in among), None)
+    return name if isinstance(name, str) and name in ALGORITHMS and name in among else None

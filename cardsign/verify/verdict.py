@@ -57,11 +57,12 @@ def judge_card(
     shown = best or _NO_SIGNATURE
     is_trusted = verdict == "trusted" and shown.profile is not None
     payload = payloads.of(shown.profile) if is_trusted and shown.profile else None
+    reasons = tuple(_reasons(card, payloads, signatures, best, inquiry))
     return Report(
         verdict=verdict,
         subject=_name_of(inquiry),
         answers=shown.answers,
-        reasons=tuple(dict.fromkeys(_reasons(card, payloads, signatures, best, inquiry))),
+        reasons=reasons if len(reasons) < 2 else tuple(dict.fromkeys(reasons)),
         signatures=signatures,
         profile=shown.profile,
         uncovered=shown.uncovered,
