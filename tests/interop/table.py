@@ -10,7 +10,6 @@ where a judge is not there although its registry can be reached: `nox -s judges 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 from cardsign import PrivateKey  # noqa: E402
 from tests.interop import exceptions  # noqa: E402
-from tests.interop.interop_page import Results, page, record  # noqa: E402
-from tests.interop.judges import Version  # noqa: E402
+from tests.interop.interop_page import parts, record  # noqa: E402
+from tests.interop.pages import rewrite  # noqa: E402
 from tests.interop.population import CLASSES, Sample, population  # noqa: E402
 from tests.interop.roster import PROGRAMS, Program  # noqa: E402
 from tests.interop.trial import Row, Trial  # noqa: E402
@@ -42,35 +41,28 @@ WORKERS: Final = 2  # threads; the judges are processes of their own
 def main() -> int:
     """Run, compare, write; 1 where anything is not as it was written down."""
     name_judges()
-    options = _arguments()
-    programs, faults = _programs(quick=options.quick)
-    results = gather(programs, QUICK_RANDOM_CARDS if options.quick else RANDOM_CARDS)
+    quick = "--quick" in sys.argv
+    programs, faults = _programs(quick=quick)
+    rows = put(programs, [*population(SHARED, QUICK_RANDOM_CARDS if quick else RANDOM_CARDS)])
     written = exceptions.load()
-    found = exceptions.found_in(results.rows, written)
-    if options.propose:
+    found = exceptions.found_in(rows, written)
+    if "--propose" in sys.argv:
         exceptions.save({**written, **found})
         return 0
     whole = SHARED.is_dir()
-    sampled = [
-        name for name in CLASSES if (options.quick if name.startswith("random") else not whole)
-    ]
+    sampled = [name for name in CLASSES if (quick if name.startswith("random") else not whole)]
     faults += exceptions.deviations(found, written, sampled)
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    if not faults and whole and not options.quick and len(programs) == len(PROGRAMS):
-        PAGE.write_text(page(results, written), encoding="utf-8")
-        RECORD.write_text(record(results), encoding="utf-8")
-    judged = sum(bool(row.judged) for row in results.rows)
+    print(*faults, sep="\n", file=sys.stderr)
+    if not faults and whole and not quick and len(programs) == len(PROGRAMS):
+        versions = {}
+        for program in programs:
+            with program.start() as judge:
+                versions[program.name] = judge.version()
+        rewrite(PAGE, parts(versions, rows, written))
+        RECORD.write_text(record(versions, rows), encoding="utf-8")
+    judged = sum(bool(row.judged) for row in rows)
     print(f"{judged} cards before {len(programs)} judges: {len(faults)} faults")
     return 1 if faults else 0
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="put every card before every judge")
-    choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--quick", action="store_true", help="fewer judges and cards, no writing")
-    choice.add_argument("--propose", action="store_true", help="write exceptions.json anew")
-    return parser.parse_args()
 
 
 def _programs(*, quick: bool) -> tuple[list[Program], list[str]]:
@@ -85,16 +77,8 @@ def _programs(*, quick: bool) -> tuple[list[Program], list[str]]:
     return [program for program in wanted if program.place is not None], faults
 
 
-# ------------------------------------------------------------------ the run
-
-
-def gather(programs: Sequence[Program], random_cards: int) -> Results:
+def put(programs: Sequence[Program], samples: Sequence[Sample]) -> tuple[Row, ...]:
     """Put every card before these programs."""
-    versions = {program.name: _version(program) for program in programs}
-    return Results(versions, _conduct(programs, list(population(SHARED, random_cards))))
-
-
-def _conduct(programs: Sequence[Program], samples: Sequence[Sample]) -> tuple[Row, ...]:
     key = PrivateKey.generate("ES256")
 
     def share(worker: int) -> list[Row]:
@@ -104,11 +88,6 @@ def _conduct(programs: Sequence[Program], samples: Sequence[Sample]) -> tuple[Ro
     with ThreadPoolExecutor(WORKERS) as pool:
         shares = [iter(rows) for rows in pool.map(share, range(WORKERS))]
     return tuple(next(shares[index % WORKERS]) for index in range(len(samples)))
-
-
-def _version(program: Program) -> Version:
-    with program.start() as judge:
-        return judge.version()
 
 
 if __name__ == "__main__":

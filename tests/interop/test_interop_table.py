@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.interop import exceptions
+from tests.interop.interop_page import is_usable
 from tests.interop.roster import VERIFIERS
 from tests.interop.table import RECORD
-from tests.interop.trial import ACCEPTED, ALL, CANNOT_PARSE, OWN_PAYLOAD, Row
+from tests.interop.trial import ACCEPTED, ALL, OWN_PAYLOAD, Row
 
 
 def record() -> dict[str, Any]:
@@ -43,11 +44,6 @@ def test_the_record_has_the_exceptions_that_were_written_down() -> None:
     assert exceptions.found_in(recorded_rows(), written) == written
 
 
-def usable(outcome: str) -> bool:
-    """Whether some signature could make the verifier accept a card that it can use."""
-    return outcome != CANNOT_PARSE and not outcome.startswith("no endpoint")
-
-
 #: The least share of the cards that a verifier can use which it accepts with `--compat all`.
 GOALS = {"a2a-js plain": 0.96, "a2a-protocol-types": 0.998}
 
@@ -56,6 +52,6 @@ GOALS = {"a2a-js plain": 0.96, "a2a-protocol-types": 0.998}
 def test_with_all_compat_signatures_every_judge_accepts_what_it_can_use(verifier: str) -> None:
     """Whatever it does not accept asks for a payload that is no profile of ours."""
     outcomes = [row.judged[verifier + ALL] for row in recorded_rows()]
-    can_use = [one for one in outcomes if usable(one)]
+    can_use = [one for one in outcomes if is_usable(one)]
     assert set(can_use) <= {ACCEPTED, OWN_PAYLOAD}
     assert can_use.count(ACCEPTED) >= GOALS.get(verifier, 1) * len(can_use)
