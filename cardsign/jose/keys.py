@@ -228,11 +228,11 @@ class PublicKey:
         Raises:
             SignatureRefused: ``sig.bad``.
         """
+        self.check_length(signature)  # OpenSSL takes one of RSA without its leading zeros, too
         token = f"{protected}..{base64url.encode(signature)}"
         try:
             jws.deserialize_compact(token, self.jose, payload=payload, registry=REGISTRY)
         except (JoseError, KeyError, TypeError, ValueError) as exc:  # all that joserfc 1.8 raises
-            self.check_length(signature)  # says more, where that is why
             message = "the signature does not fit these bytes and this key"
             raise SignatureRefused("sig.bad", message, path="/signature") from exc
 

@@ -217,6 +217,16 @@ def test_forgery(alg: str) -> None:
         assert (name, verdict(forgery, key)) == (name, "sig.bad")
 
 
+def test_a_leading_zero_counts() -> None:
+    """A signature by RSA is as long as the modulus (RFC 8017 8.1.2): OpenSSL takes it shorter."""
+    key = made("PS256")  # whose salt makes one in 256 signatures begin with a zero
+    entries = (key.sign() for _ in range(10_000))
+    entry = next(one for one in entries if base64url.decode(str(one["signature"]))[0] == 0)
+    assert verdict(entry, key.public) == "good"
+    shorter = base64url.encode(base64url.decode(str(entry["signature"]))[1:])
+    assert verdict({**entry, "signature": shorter}, key.public) == "sig.bad"
+
+
 def test_other_half_of_the_range() -> None:
     """(r, n-s) is as good as (r, s) on P-384 too (RFC 7518 3.4)."""
     entry = made("ES384").sign()
