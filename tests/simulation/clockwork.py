@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -88,20 +88,6 @@ class Setting:
         return self.timeline.card_max_age
 
 
-@dataclass
-class Figures:
-    """What was counted, and how many seconds a thief was short of what is documented."""
-
-    verifications: int = 0
-    excluded: int = 0  # honest cards refused where the assumptions say nothing
-    short_of_bound: dict[str, int] = field(default_factory=dict)
-
-    def measured(self, what: str, seconds: int, bound: int) -> None:
-        """Note how long a thief was believed."""
-        least = self.short_of_bound.get(what, bound)
-        self.short_of_bound[what] = min(least, bound - seconds)
-
-
 class Clockwork:
     """One world: its chance, its clock and its history. Everything follows from the seed."""
 
@@ -110,7 +96,6 @@ class Clockwork:
         self.random = Random(seed)
         self.setting = Setting.drawn(self.random)
         self.site = Site()
-        self.figures = Figures()
         self.history: list[tuple[int, str]] = []
         self.now = 0
         self._due: list[tuple[int, int, Callable[[int], None]]] = []

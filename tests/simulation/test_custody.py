@@ -38,6 +38,8 @@ from cardsign.urls import CARD_PATH
 from tests.issuer.site import ORIGIN, RECOVERY, Site, begun, peer_of
 from tests.support import PORTABLE, dump
 
+pytestmark = pytest.mark.usefixtures("cheap")
+
 ROLES: Final[tuple[Role, ...]] = ("root", "card", "release")
 WORLDS: Final = max(1, min(12, int(os.environ.get("CARDSIGN_EXAMPLES", "400")) // 400))
 CACHED: Final = timedelta(hours=24)  # the most that a cache may keep
@@ -146,24 +148,18 @@ class World:
         """Return each forged card, beside what is published, and beside the thief's own release."""
         if not self.stolen.get("card") or generation.release is None:
             return []
-        evil = dump({**PORTABLE, "description": "evil"})
-        honest = dump({name: PORTABLE[name] for name in PORTABLE})
+        evil, honest = dump({**PORTABLE, "description": "evil"}), dump(PORTABLE)
         cards = [sign_card(card, self.stolen["card"]) for card in (evil, honest)]
         forged = [(card, generation) for card in cards]
-        if "release" in self.stolen:
-            newer = self._forged_release(generation, cards[0])
+        if "release" in self.stolen:  # it lists his card, and revokes nothing
+            seq = read_release(generation.release).seq + 7
+            keyset = read_keyset([*generation.keysets.values()][-1])
+            plan = ReleasePlan(cards=((ORIGIN + CARD_PATH, card_digest(cards[0])),))
+            draft = draft_following(plan, keyset, None, seq=seq, now=self.site.now)
+            newer = sign_statement(draft.envelope.payload, self.stolen["release"][:1], TYP_RELEASE)
             files = {**generation.files, RELEASE_FILE: newer}
             forged.append((cards[0], replace(generation, files=files)))
         return forged
-
-    def _forged_release(self, generation: Generation, card: bytes) -> bytes:
-        """Return a release of the thief that lists his card and revokes nothing."""
-        newest = read_release(generation.release or b"")
-        keyset = read_keyset(list(generation.keysets.values())[-1])
-        plan = ReleasePlan(cards=((ORIGIN + CARD_PATH, card_digest(card)),))
-        draft = draft_following(plan, keyset, None, seq=newest.seq + 7, now=self.site.now)
-        signed = sign_statement(draft.envelope.payload, self.stolen["release"][:1], TYP_RELEASE)
-        return signed
 
     # The operator.
 
@@ -203,11 +199,6 @@ class World:
         is_left = any(kid in what for kid in stolen for what in trusted)
         if not is_left and self.told_since is None:
             self.told_since = self.site.now
-
-
-@pytest.fixture(autouse=True)
-def always_cheap(cheap: None) -> None:
-    """No test here is about what an envelope costs."""
 
 
 @pytest.mark.parametrize("seed", range(WORLDS))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -15,7 +16,6 @@ import pytest
 from cardsign import sign_card
 from cardsign.card.document import Card
 from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
-from cardsign.jose.keys import PrivateKey
 from cardsign.keys.ledger import ENDED
 from cardsign.net.fetch import REFRESH_INTERVAL
 from cardsign.statements.envelope import TYP_RELEASE
@@ -128,17 +128,24 @@ def ended(world: Clockwork, t: int, clock: int) -> bool:
 
 
 class World:
-    """Everything of one seed."""
+    """Everything of one seed.
+
+    Attributes:
+        verifications: How many there were.
+        excluded: Honest cards that were refused where the assumptions say nothing.
+        short_of_bound: By how many seconds a thief was believed less than is documented.
+    """
 
     def __init__(self, seed: int) -> None:
         self.clockwork = Clockwork(seed)
         self.random, self.setting = self.clockwork.random, self.clockwork.setting
-        self.figures = self.clockwork.figures
         self.issuer = Issuer(self.clockwork)
         self.rooted: list[Rooted] = []
-        self.stolen: PrivateKey | None = None
+        self.verifications = self.excluded = 0
+        self.short_of_bound: dict[str, int] = {}
+        self.stolen: Any = None  # the private key that a thief has
         self._changes_seen = 0
-        self._thiefs_cards: dict[str, bytes] = {}
+        self._thiefs_cards: dict[bytes, bytes] = {}
 
     def run(self) -> None:
         """Let 45 days go by; raises `Broken` if a statement does not hold."""
@@ -190,7 +197,7 @@ class World:
         taken, card = self._card(t)
         fetched = max(0, t - self.clockwork.age(self.setting.oldest_jwks))
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
-        self.figures.verifications += 1
+        self.verifications += 1
         if believes(jwks, card, rule=rule):
             return
         if not self._is_excused(t, fetched, card, rule):
@@ -200,7 +207,7 @@ class World:
                 f"an honest card, as it was live at {at(taken):%d %H:%M:%S} with signatures by "
                 f"{kids}, is refused by the key set of {at(fetched):%d %H:%M:%S} ({rule})",
             )
-        self.figures.excluded += 1
+        self.excluded += 1
 
     def _is_excused(self, t: int, fetched: int, card: bytes, rule: Demand) -> bool:
         """Whether a revocation took the last key of a card, or came too soon for its standby."""
@@ -214,30 +221,27 @@ class World:
     def _revocation_ended(self, signers: tuple[str, ...]) -> bool:
         """Whether a revocation has taken the last key that a card was signed with."""
         ended = {key.kid for key in self.issuer.store.state.keys if key.state in ENDED}
-        return ended.union(self.issuer.revoked).issuperset(signers) and any(
-            kid in self.issuer.revoked for kid in signers
-        )
+        revoked = self.issuer.revoked.keys()
+        return not revoked.isdisjoint(signers) and ended.union(revoked).issuperset(signers)
 
     def _verifier(self, t: int, verifier: Rooted) -> None:
         taken, card = self._card(t)
-        self.figures.verifications += 1
+        self.verifications += 1
         report = verifier.meet(t, card)
         if report.verdict == "trusted":
             return
         signers = self.issuer.signers_of[
             card if verifier.handed else self.clockwork.site.live(CARD, t) or card
         ]
-        if ended(self.clockwork, t, t + verifier.offset):
-            self.figures.excluded += 1  # missed runs of cron
-        elif self._revocation_ended(signers):
-            self.figures.excluded += 1
-        else:
+        is_over = ended(self.clockwork, t, t + verifier.offset)  # missed runs of cron
+        if not is_over and not self._revocation_ended(signers):
             handed = " (handed)" if verifier.handed else ""
             raise self.clockwork.broken(
                 1,
                 f"an honest card, as it was live at {at(taken):%d %H:%M:%S} with signatures by "
                 f"{' '.join(signers)}, is {told(report)} to {verifier.label}{handed}",
             )
+        self.excluded += 1
 
     # -------------------------------------------------------------- theft
 
@@ -252,7 +256,6 @@ class World:
         self.clockwork.plan(revoked, self._revocation)
 
     def _revocation(self, t: int) -> None:
-        assert self.stolen is not None
         kid = self.stolen.public.kid
         if kid in self.issuer.revoked:
             return
@@ -264,7 +267,6 @@ class World:
 
     def _probe_jwks(self, t: int) -> None:
         """Who took the key set a second before the key was gone, and keeps it for the longest."""
-        assert self.stolen is not None
         gone = self.issuer.gone_from_jwks.get(self.stolen.public.kid)
         if gone is None:  # not before the roots have met
             if t < self.setting.horizon:
@@ -280,12 +282,11 @@ class World:
         self._verifier_meets_thief(t, self.random.choice(self.rooted))
 
     def _sdk_meets_thief(self, t: int, fetched: int) -> None:
-        assert self.stolen is not None
         if t - fetched > self.setting.oldest_jwks:
             return
         kid = self.stolen.public.kid
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
-        self.figures.verifications += 1
+        self.verifications += 1
         gone = self.issuer.gone_from_jwks.get(kid)
         if gone is None or not believes(jwks, self._forged()):
             return
@@ -293,12 +294,11 @@ class World:
             raise self.clockwork.broken(
                 2, f"{kid}, revoked, is believed by the key set of {at(fetched):%d %H:%M:%S}"
             )
-        self.figures.measured(LONGEST, t + 1 - gone, self.setting.oldest_jwks)
+        self._measure(LONGEST, t + 1 - gone, self.setting.oldest_jwks)
 
     def _verifier_meets_thief(self, t: int, verifier: Rooted) -> None:
-        assert self.stolen is not None
         kid = self.stolen.public.kid
-        self.figures.verifications += 1
+        self.verifications += 1
         report = verifier.meet(t, self._resigned(t), theirs=False)
         revoked = self.issuer.revoked_in_releases.get(kid)
         if revoked is None or report.verdict != "trusted":
@@ -324,17 +324,18 @@ class World:
         return self._signed_by_thief({"version": str(live["version"])})
 
     def _signed_by_thief(self, changes: dict[str, str]) -> bytes:
-        assert self.stolen is not None
-        made = str(changes)
-        if made not in self._thiefs_cards:
-            self._thiefs_cards[made] = sign_card(document(**changes), [self.stolen])
-        return self._thiefs_cards[made]
+        card = document(**changes)
+        if card not in self._thiefs_cards:
+            self._thiefs_cards[card] = sign_card(card, [self.stolen])
+        return self._thiefs_cards[card]
+
+    def _measure(self, what: str, seconds: int, bound: int) -> None:
+        self.short_of_bound[what] = min(self.short_of_bound.get(what, bound), bound - seconds)
 
     # -------------------------------------------------------------- withheld statements
 
     def _cut_off(self, t: int) -> None:
         """A verifier who asks now, and from now on gets nothing newer."""
-        assert self.stolen is not None
         half = self.setting.timeline.skew // 2
         offset = self.random.randint(-half, half)
         verifier = Rooted(self.clockwork, "the verifier cut off", keep=0, offset=offset)
@@ -356,17 +357,16 @@ class World:
     def _cut_off_meets(self, t: int, verifier: Rooted, card: bytes, cut: int, end: int) -> None:
         if self.setting.theft == "card and release":
             verifier.forged_release = self._forged_release(t, verifier, card, cut)
-        self.figures.verifications += 1
+        self.verifications += 1
         report = verifier.meet(t, card, theirs=False)
         if (report.verdict == "trusted") != (t < end):
             text = f"statements withheld, the bound is {at(end)}, and at {at(t)} the thief's card "
             raise self.clockwork.broken(3, f"{text}is {told(report)}")
         if t >= end - 1:
-            is_of_both = self.setting.theft == "card and release"
             what, life_time = WITHHELD, self.setting.release_life
-            if is_of_both:
+            if self.setting.theft == "card and release":
                 what, life_time = WITHHELD_OF_BOTH, self.setting.keyset_life
-            self.figures.measured(what, min(t + 1, end) - cut, end - cut)
+            self._measure(what, min(t + 1, end) - cut, end - cut)
             assert end - cut <= life_time + self.setting.timeline.skew
 
     def _forged_release(self, t: int, verifier: Rooted, card: bytes, cut: int) -> bytes:
