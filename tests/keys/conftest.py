@@ -15,6 +15,7 @@ from cardsign.keys.store import FolderStore, KeyStore, open_store, read_place
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm
+from tests.keys.states import FIRST
 from tests.support import native, rsa_key
 
 
@@ -64,27 +65,15 @@ def always_cheap(cheap: None) -> None:
 
 
 @pytest.fixture(scope="session")
-def es256() -> PrivateKey:
-    """A P-256 key."""
-    return PrivateKey.generate("ES256")
-
-
-@pytest.fixture(scope="session")
-def another_es256() -> PrivateKey:
-    """Another P-256 key."""
-    return PrivateKey.generate("ES256")
-
-
-@pytest.fixture(scope="session")
 def rs256() -> PrivateKey:
     """An RSA key."""
     return rsa_key()
 
 
 @pytest.fixture(scope="session")
-def natives(es256: PrivateKey, rs256: PrivateKey) -> dict[str, Any]:
+def natives(rs256: PrivateKey) -> dict[str, Any]:
     """Keys that a service holds."""
-    return {"ES256": native(es256), "RS256": native(rs256)}
+    return {"ES256": native(FIRST), "RS256": native(rs256)}
 
 
 @pytest.fixture

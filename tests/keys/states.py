@@ -24,6 +24,8 @@ from cardsign.keys.store import KeyStore, digest_of
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 EMPTY = StoreState()
+#: Two private keys.
+FIRST, SECOND = (PrivateKey.generate("ES256") for _ in range(2))
 BLOB = "0" * 64
 #: Caches hold key sets for 200 s at worst, cards for 50 s; clocks differ by 10 s.
 QUICK = TimelineSettings(max_age=100, worst_cache=200, card_max_age=50, skew=10, rotate_every=1000)

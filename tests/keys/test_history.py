@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cardsign.issuer.keyset import draft_next, write_draft
-from cardsign.jose.keys import PrivateKey
 from cardsign.keys import history
 from cardsign.keys.ledger import statement_blob
 from cardsign.keys.store import KeyStore, digest_of
@@ -19,6 +18,7 @@ from cardsign.statements.signing import sign_statement
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.elsewhere import refusal
 from tests.keys.issuing import NOW, first, key, online, plan, quorum, released, signed
+from tests.keys.states import FIRST
 
 
 def second(before: KeysetStatement, *names: str) -> KeysetStatement:
@@ -66,12 +66,10 @@ def test_what_is_kept_is_read_back_in_order(store: Any) -> None:
 
 
 @in_each_store
-def test_a_keyset_that_is_kept_again_takes_along_what_came_since(
-    store: Any, es256: PrivateKey
-) -> None:
+def test_a_keyset_that_is_kept_again_takes_along_what_came_since(store: Any) -> None:
     """A key that it lists already waits for no further one."""
     keep(store, first())
-    store.add(es256)
+    store.add(FIRST)
     record = store.add(key("card"))
     assert record.state == "generated"
     assert not keep(store, first())

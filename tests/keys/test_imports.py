@@ -34,6 +34,7 @@ from cardsign.keys.imports import (
 )
 from cardsign.keys.signers import Access, list_public_keys
 from tests.keys.elsewhere import refusal
+from tests.keys.states import FIRST
 from tests.support import each_case, native, private_jwk
 
 PASSWORD, PASS = b"of the old tool", "pass:of the old tool"
@@ -88,13 +89,13 @@ FORMS: dict[str, Writer] = {
 
 @pytest.mark.parametrize(
     ("form", "alg"),
-    [*((form, "es256") for form in FORMS), *((form, "rs256") for form in [*FORMS][:3])],
+    [*((form, "ES256") for form in FORMS), *((form, "RS256") for form in [*FORMS][:3])],
 )
 def test_a_private_key_comes_in_under_its_thumbprint(
-    form: str, alg: str, request: pytest.FixtureRequest
+    form: str, alg: str, rs256: PrivateKey
 ) -> None:
     """Or under the kid that is given; nobody is asked for a password."""
-    private: PrivateKey = request.getfixturevalue(alg)
+    private = FIRST if alg == "ES256" else rs256
     data = FORMS[form](private)
     imported = import_private_key(data, password=unasked)
     assert imported.public == private.public
@@ -102,30 +103,30 @@ def test_a_private_key_comes_in_under_its_thumbprint(
     assert import_private_key(data, kid="mine").public.kid == "mine"
 
 
-def test_a_kid_names_one_key_of_a_set(es256: PrivateKey) -> None:
+def test_a_kid_names_one_key_of_a_set() -> None:
     """A set of one needs none, and a kid that the set lacks chooses nothing."""
-    two = jwk_set(es256, OTHER)
-    assert import_private_key(two, kid=es256.public.kid).public == es256.public
-    assert import_private_key(jwk_set(es256)).public == es256.public
+    two = jwk_set(FIRST, OTHER)
+    assert import_private_key(two, kid=FIRST.public.kid).public == FIRST.public
+    assert import_private_key(jwk_set(FIRST)).public == FIRST.public
     assert refusal(import_private_key, two, kid="c", match="JWK Set of 2 keys") == "key.malformed"
-    jwk = b" \n" + private_jwk(es256, kid="2024/a")
+    jwk = b" \n" + private_jwk(FIRST, kid="2024/a")
     assert import_private_key(jwk).public.kid == "2024/a", "peers look the key up by it"
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
-def test_an_encrypted_key_opens_with_its_password(form: PrivateFormat, es256: PrivateKey) -> None:
+def test_an_encrypted_key_opens_with_its_password(form: PrivateFormat) -> None:
     """Which is asked for once."""
     answers = iter([PASSWORD])
-    data = pem(es256, form, BestAvailableEncryption(PASSWORD))
+    data = pem(FIRST, form, BestAvailableEncryption(PASSWORD))
     assert import_private_key(data, kid="card", password=lambda: next(answers)).public.kid == "card"
     assert refusal(import_private_key, data) == "passphrase.none"
     assert refusal(import_private_key, data, password=bytes) == "passphrase.none"
     assert refusal(import_private_key, data, password=lambda: b"wrong") == "passphrase.wrong"
 
 
-def test_a_pem_with_a_short_initial_vector_is_refused(es256: PrivateKey) -> None:
+def test_a_pem_with_a_short_initial_vector_is_refused() -> None:
     """Of which cryptography would panic."""
-    data = pem(es256, PrivateFormat.TraditionalOpenSSL, BestAvailableEncryption(PASSWORD))
+    data = pem(FIRST, PrivateFormat.TraditionalOpenSSL, BestAvailableEncryption(PASSWORD))
     dek = data.index(b"DEK-Info: AES-256-CBC,") + len(b"DEK-Info: AES-256-CBC,")
     for cut in (data[: dek + 16] + data[dek + 32 :], data[:dek] + data[dek + 32 :]):
         code = refusal(import_private_key, cut, password=lambda: PASSWORD, match="cut short")
@@ -179,12 +180,10 @@ NONE: dict[str, tuple[Writer, str, str]] = {
 
 
 @pytest.mark.parametrize(("write", "fault", "hint"), NONE.values(), ids=NONE)
-def test_what_is_no_private_key_is_called_what_it_is(
-    write: Writer, fault: str, hint: str, es256: PrivateKey
-) -> None:
+def test_what_is_no_private_key_is_called_what_it_is(write: Writer, fault: str, hint: str) -> None:
     """With what to do about it."""
     with pytest.raises(KeyRefused, match=fault) as caught:
-        import_private_key(write(es256), password=unasked)
+        import_private_key(write(FIRST), password=unasked)
     assert caught.value.code == "key.malformed"
     assert hint in caught.value.hint
 
@@ -263,14 +262,14 @@ def test_an_encrypted_key_comes_in(kind: str, how: str, openssl_keys: Path, tmp_
         assert refusal(import_private_key, file.read_bytes(), **arguments) == "key.unsupported"
 
 
-def test_a_pkcs12_without_a_passphrase_opens_unasked(tmp_path: Path, es256: PrivateKey) -> None:
+def test_a_pkcs12_without_a_passphrase_opens_unasked(tmp_path: Path) -> None:
     """An empty one is as good as none."""
     key, file = tmp_path / "key", tmp_path / "file"
-    key.write_bytes(pem(es256))
+    key.write_bytes(pem(FIRST))
     openssl("pkcs12", "-export", "-nocerts", "-inkey", key, "-passout", "pass:", "-out", file)
-    write = partial(pkcs12.serialize_key_and_certificates, b"card", native(es256), None, None)
+    write = partial(pkcs12.serialize_key_and_certificates, b"card", native(FIRST), None, None)
     for data in (file.read_bytes(), write(NoEncryption())):
-        assert import_private_key(data, password=unasked).public == es256.public
+        assert import_private_key(data, password=unasked).public == FIRST.public
     sealed = write(BestAvailableEncryption(PASSWORD))
     assert refusal(import_private_key, sealed) == "passphrase.none"
 
@@ -288,14 +287,12 @@ PUBLIC: dict[str, tuple[Writer, str | None]] = {
 
 
 @pytest.mark.parametrize(("write", "code"), PUBLIC.values(), ids=PUBLIC)
-def test_a_public_key_is_read_in_each_form(
-    write: Writer, code: str | None, es256: PrivateKey
-) -> None:
+def test_a_public_key_is_read_in_each_form(write: Writer, code: str | None) -> None:
     """A private key above all is refused: it may stand in a repository by now."""
     if code is None:
-        assert import_public_key(write(es256), kid=es256.public.kid) == es256.public
+        assert import_public_key(write(FIRST), kid=FIRST.public.kid) == FIRST.public
     else:
-        assert refusal(import_public_key, write(es256)) == code
+        assert refusal(import_public_key, write(FIRST)) == code
 
 
 @pytest.mark.parametrize("data", [b"{", b'{"kty": "EC", "kty": "RSA"}', b" " * MAX_KEY_FILE_BYTES])
@@ -305,11 +302,11 @@ def test_a_jwk_that_is_not_strict_json_is_refused(data: bytes) -> None:
     assert refusal(import_private_key, data).startswith("json.")
 
 
-def test_no_refusal_shows_the_private_half(es256: PrivateKey) -> None:
+def test_no_refusal_shows_the_private_half() -> None:
     """Not even of a JWK that is damaged right behind it, or says that it is for something else."""
-    whole = private_jwk(es256)
+    whole = private_jwk(FIRST)
     secret = json.loads(whole)["d"]
-    twice, other = whole.replace(b'"d"', b'"kty": 1, "d"'), private_jwk(es256, use="enc")
+    twice, other = whole.replace(b'"d"', b'"kty": 1, "d"'), private_jwk(FIRST, use="enc")
     for data, code in ((whole[:-1], "json."), (twice, "json."), (other, "key.use")):
         with pytest.raises(InputRefused) as caught:
             import_private_key(data)

@@ -9,21 +9,30 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import StoreState, read_line, write_line
 from cardsign.keys.store import FolderStore, open_store
 from tests.keys.conftest import QuickStore
 from tests.keys.elsewhere import fault, refusal
-from tests.keys.states import BLOB, NOON, QUICK, after, public, published, take_due_step
+from tests.keys.states import (
+    BLOB,
+    FIRST,
+    NOON,
+    QUICK,
+    SECOND,
+    after,
+    public,
+    published,
+    take_due_step,
+)
 from tests.support import read_cases
 
 
 @pytest.fixture
-def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> QuickStore:
+def told(store: QuickStore) -> QuickStore:
     """A store with six lines, of each kind that a rotation writes."""
-    store.add(es256, now=after(0))
-    store.add(another_es256, now=after(1))
+    store.add(FIRST, now=after(0))
+    store.add(SECOND, now=after(1))
     kids = [key.kid for key in store.state.keys]
     store.commit(agenda.record_publication, published(after(10), kids, kids[:1]), now=after(10))
     take_due_step(store, now=after(300), settings=replace(QUICK, rotate_every=0))

@@ -15,7 +15,7 @@ from cardsign.keys.store import create_store, open_store, read_place
 from tests.keys.conftest import quick_postgres_store
 from tests.keys.elsewhere import fault, refusal
 from tests.keys.postgres import Server
-from tests.keys.states import NOON, published
+from tests.keys.states import FIRST, NOON, SECOND, published
 from tests.support import each_case
 
 SECRET = "s3cret-of-the-database"
@@ -53,10 +53,10 @@ def test_a_library_that_is_missing_is_one_helpful_line(monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def pair(postgres: Server, es256: PrivateKey, another_es256: PrivateKey) -> Any:
+def pair(postgres: Server) -> Any:
     """An active key and a prepublished one."""
     store = quick_postgres_store(postgres.new_url())
-    for private in (es256, another_es256):
+    for private in (FIRST, SECOND):
         store.add(private, now=NOON)
     return store
 
@@ -65,15 +65,13 @@ needs_server = pytest.mark.needs_postgres
 
 
 @needs_server
-def test_private_keys_are_sealed_and_in_a_table_of_their_own(
-    pair: Any, es256: PrivateKey, postgres: Server
-) -> None:
+def test_private_keys_are_sealed_and_in_a_table_of_their_own(pair: Any, postgres: Server) -> None:
     """The lines hold what is public."""
     lines = postgres.execute(pair.place, "SELECT line FROM cardsign_line")
     blobs = postgres.execute(pair.place, "SELECT data FROM cardsign_blob")
     assert {("ciphertext" in line) for (line,) in lines} == {False}
     assert {(b"ciphertext" in blob) for (blob,) in blobs} == {True}
-    assert not [blob for (blob,) in blobs if es256.to_pkcs8_der()[36:68] in blob]
+    assert not [blob for (blob,) in blobs if FIRST.to_pkcs8_der()[36:68] in blob]
 
 
 @needs_server

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.jose.keys import PrivateKey
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, SCRYPT_N, open_envelope, open_sealed, seal
 from tests.keys.elsewhere import fault, refusal
+from tests.keys.states import FIRST, SECOND
 from tests.support import cheap_envelopes
 
 LABEL = {"kid": "card-2026", "alg": "ES256", "thumbprint": "t" * 43}
@@ -102,17 +102,15 @@ def test_a_malformed_file_is_refused(
     assert (refused.code, refused.exit_status) == ("keystore.corrupt", 2)
 
 
-def test_an_envelope_opens_for_its_own_key_alone(
-    es256: PrivateKey, another_es256: PrivateKey
-) -> None:
+def test_an_envelope_opens_for_its_own_key_alone() -> None:
     """Neither under another label, nor with another private key beneath its own."""
-    ours, theirs = es256.to_pkcs8_der(), another_es256.to_pkcs8_der()
-    honest = seal(ours, b"passphrase", es256.public)
-    assert open_sealed(honest, es256.public, b"passphrase", where="x").public == es256.public
-    others = ((ours, another_es256), (theirs, es256), (b"no key", es256))
+    ours, theirs = FIRST.to_pkcs8_der(), SECOND.to_pkcs8_der()
+    honest = seal(ours, b"passphrase", FIRST.public)
+    assert open_sealed(honest, FIRST.public, b"passphrase", where="x").public == FIRST.public
+    others = ((ours, SECOND), (theirs, FIRST), (b"no key", FIRST))
     for secret, label in others:
         envelope = seal(secret, b"passphrase", label.public)
-        code = refusal(open_sealed, envelope, es256.public, b"passphrase", where="x")
+        code = refusal(open_sealed, envelope, FIRST.public, b"passphrase", where="x")
         assert code == "signer.wrong_key"
 
 

@@ -19,9 +19,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from cardsign.jose import base64url
 from cardsign.jose.jwk import jwk_of
-from cardsign.jose.keys import PrivateKey, raw_from_der
+from cardsign.jose.keys import raw_from_der
 from tests.keys import aws, elsewhere
 from tests.keys.elsewhere import Answer, alg_of, enrol, enrols_and_signs, refusal, sign, sign_digest
+from tests.keys.states import FIRST
 
 # AWS.
 
@@ -55,13 +56,13 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize(("changes", "code"), FAULTS.values(), ids=FAULTS)
 @pytest.mark.usefixtures("awskms")
 def test_what_is_wrong_with_the_environment_of_aws(
-    changes: dict[str, str], code: str, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, str], code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the secret key is in none of the messages."""
     for name, value in changes.items():
         monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
     words = "^(?!.*secret-of-the-test)"
-    assert refusal(sign, aws.Kms.ABSENT, es256.public, match=words) == code
+    assert refusal(sign, aws.Kms.ABSENT, FIRST.public, match=words) == code
 
 
 @pytest.mark.needs_boto3
@@ -235,12 +236,10 @@ def test_a_key_for_pss_signs_nothing(gcpkms: Project, natives: dict[str, Any]) -
 
 
 @pytest.mark.needs_gcp
-def test_google_finds_no_credentials(
-    monkeypatch: pytest.MonkeyPatch, es256: PrivateKey, tmp_path: Path
-) -> None:
+def test_google_finds_no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its client, left to itself, looks for some and says so."""
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "absent.json"))
-    assert refusal(sign, Project.ABSENT, es256.public) == "signer.credentials"
+    assert refusal(sign, Project.ABSENT, FIRST.public) == "signer.credentials"
 
 
 # Each of them.
@@ -272,13 +271,11 @@ OUT_OF_USE = {
 }
 
 
-def test_a_key_that_is_out_of_use_or_absent(
-    cloud: Any, natives: dict[str, Any], es256: PrivateKey
-) -> None:
+def test_a_key_that_is_out_of_use_or_absent(cloud: Any, natives: dict[str, Any]) -> None:
     """One code, to enrol and to sign."""
     assert refusal(enrol, cloud.ABSENT) == "signer.no_key"
     uris = [cloud.make(natives["ES256"], fault) for fault in OUT_OF_USE[type(cloud)]]
-    assert {refusal(sign, uri, es256.public) for uri in (*uris, cloud.ABSENT)} == {"signer.no_key"}
+    assert {refusal(sign, uri, FIRST.public) for uri in (*uris, cloud.ABSENT)} == {"signer.no_key"}
 
 
 @pytest.mark.parametrize(
@@ -286,10 +283,8 @@ def test_a_key_that_is_out_of_use_or_absent(
     [pytest.param(name, marks=MARKS[name]) for name in ("awskms", "azurekms")],
     indirect=True,
 )
-def test_a_service_that_hangs_is_given_up(
-    cloud: Any, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_that_hangs_is_given_up(cloud: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is signed, and the job ends; Google's client is told its time with each call."""
     with elsewhere.silent() as cloud.port:
         monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", f"http://127.0.0.1:{cloud.port}")
-        elsewhere.gives_up(sign, cloud.ABSENT, es256.public)
+        elsewhere.gives_up(sign, cloud.ABSENT, FIRST.public)

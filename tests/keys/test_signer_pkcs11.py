@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose.keys import PrivateKey
 from cardsign.keys.signers import Access
 from tests.keys.elsewhere import enrol, enrols_and_signs, refusal, sign
 from tests.keys.softhsm import PIN, SoftHsm
+from tests.keys.states import FIRST
 from tests.net.authorities import Authority
 from tests.support import each_case
 
@@ -84,12 +84,12 @@ def test_a_public_half_that_cannot_be_enrolled(label: str, code: str, softhsm: S
     assert refusal(enrol, f"pkcs11:token=cards;object={label}", access(softhsm)) == code
 
 
-def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path, es256: PrivateKey) -> None:
+def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path) -> None:
     """What cannot be loaded is named by its path."""
     file = tmp_path / "none.so"
     file.write_bytes(b"no library")
     words, reading = f"{file}.*file too short", using(file, PIN)
-    assert refusal(sign, LABELLED, es256.public, reading, match=words) == "signer.unreachable"
+    assert refusal(sign, LABELLED, FIRST.public, reading, match=words) == "signer.unreachable"
 
 
 #: A TLS connection is open while the same thread signs; then nothing has come over it yet.
@@ -97,6 +97,7 @@ BESIDE_TLS = """
 import ssl, sys
 from cardsign.keys.signers import list_public_keys
 from cardsign.keys.signers import Access
+from tests.keys.states import FIRST
 
 module, pin, certificate = sys.argv[1:]
 here, there = ssl.MemoryBIO(), ssl.MemoryBIO()

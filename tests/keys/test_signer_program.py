@@ -20,6 +20,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.signers import Access, ProgramKey, SignerPolicy, check_possession, open_signer
 from tests.keys.elsewhere import SHUT, enrol, fault, refusal, sign
+from tests.keys.states import FIRST
 
 NO_WAIT = os.O_RDONLY | os.O_NONBLOCK
 LARGE = b"x" * 300_000
@@ -60,11 +61,9 @@ def opened(uri: str, key: PrivateKey, **environment: str) -> Signer:
 
 
 @pytest.mark.parametrize("alg", ["ES256", "RS256"])
-def test_a_program_signs(
-    alg: str, written: Program, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_program_signs(alg: str, written: Program, tmp_path: Path, rs256: PrivateKey) -> None:
     """It reads all of stdin, and its answer verifies; its arguments need no quoting."""
-    key: PrivateKey = request.getfixturevalue(alg.lower())
+    key = FIRST if alg == "ES256" else rs256
     file = tmp_path / "key with spaces; and $(more)"
     file.write_bytes(key.to_pkcs8_der())
     uri = written(SIGNS, f"arg={quote(str(file))}")
@@ -72,9 +71,7 @@ def test_a_program_signs(
     check_possession(opened(uri, key))
 
 
-def test_O16_the_environment_is_cleared(
-    written: Program, es256: PrivateKey, tmp_path: Path
-) -> None:
+def test_O16_the_environment_is_cleared(written: Program, tmp_path: Path) -> None:
     """What is inherited, what is named and what is wanted arrives; nothing else."""
     seen = tmp_path / "seen"
     body = f"""
@@ -84,11 +81,11 @@ def test_O16_the_environment_is_cleared(
     """
     outer = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "SLOT": "2", "LC_CTYPE": "C.UTF-8"}
     secret = {"CARDSIGN_PASSPHRASE": "secret", "VAULT_TOKEN": "secret", "LD_PRELOAD": "/no.so"}
-    signer = opened(written(body, "env=SLOT", "env=ABSENT"), es256, **outer, **secret)
+    signer = opened(written(body, "env=SLOT", "env=ABSENT"), FIRST, **outer, **secret)
     assert refusal(signer.sign, b"input") == "signer.wrong_key"
     environment, directory = json.loads(seen.read_text())
     environment.pop("LC_CTYPE", None)  # Python's own doing (PEP 538)
-    key = {"KID": es256.public.kid, "THUMBPRINT": es256.public.thumbprint, "ALG": "ES256"}
+    key = {"KID": FIRST.public.kid, "THUMBPRINT": FIRST.public.thumbprint, "ALG": "ES256"}
     asked = {f"CARDSIGN_{name}": text for name, text in key.items()}
     del outer["LC_CTYPE"]
     assert (directory, environment) == ("/", outer | asked)
@@ -109,9 +106,9 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("body", "words"), FAILURES.values(), ids=FAILURES)
-def test_a_program_that_fails(body: str, words: str, written: Program, es256: PrivateKey) -> None:
+def test_a_program_that_fails(body: str, words: str, written: Program) -> None:
     """How it ended is said, and what it said last, on one harmless line."""
-    failed = fault(opened(written(body), es256).sign, b"input")
+    failed = fault(opened(written(body), FIRST).sign, b"input")
     assert (failed.code, failed.message.isprintable()) == ("signer.failed", True)
     assert re.search(words, failed.message)
 
@@ -127,12 +124,12 @@ SLOW = {
 
 @pytest.mark.parametrize("body", SLOW.values(), ids=SLOW)
 def test_a_program_that_does_not_end(
-    body: str, written: Program, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
+    body: str, written: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is killed with its children when its time is over."""
     monkeypatch.setattr(ProgramKey, "MAX_SECONDS", 0.5)
     start = time.monotonic()
-    signer = opened(written(body), es256)
+    signer = opened(written(body), FIRST)
     assert refusal(signer.sign, b"input", match="did not") == "signer.failed"
     assert time.monotonic() - start < 20
 
@@ -152,25 +149,25 @@ def test_no_child_outlives_a_program_that_succeeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent", "a folder", "not executable", "no program"])
-def test_a_program_that_cannot_be_started(name: str, tmp_path: Path, es256: PrivateKey) -> None:
+def test_a_program_that_cannot_be_started(name: str, tmp_path: Path) -> None:
     """It is not there, or none."""
     (tmp_path / "a folder").mkdir()
     for other, mode in (("not executable", 0o600), ("no program", 0o700)):
         (tmp_path / other).write_bytes(b"\x00\x01")
         (tmp_path / other).chmod(mode)
-    signer = opened(f"exec:{quote(str(tmp_path / name))}", es256)
+    signer = opened(f"exec:{quote(str(tmp_path / name))}", FIRST)
     assert refusal(signer.sign, b"input", match="cannot be started") == "signer.unreachable"
 
 
-def test_nothing_runs_without_leave(written: Program, es256: PrivateKey, tmp_path: Path) -> None:
+def test_nothing_runs_without_leave(written: Program, tmp_path: Path) -> None:
     """Leave is for one URI as it is spelt, its arguments included."""
     ran = tmp_path / "ran"
     uri = written(f"open({str(ran)!r}, 'w')", "arg=--harmless")
     others = (uri.replace("harmless", "harmful"), uri + "&arg=more", uri.partition("?")[0])
     for other, access in ((uri, SHUT), *((other, allowing(uri)) for other in others)):
-        assert refusal(open_signer, other, es256.public, access) == "config.not_allowed"
+        assert refusal(open_signer, other, FIRST.public, access) == "config.not_allowed"
         assert refusal(enrol, other, access) == "config.not_allowed"
     assert not ran.exists()
-    assert refusal(opened(uri, es256).sign, b"input") == "signer.wrong_key"
+    assert refusal(opened(uri, FIRST).sign, b"input") == "signer.wrong_key"
     assert ran.exists()
     assert refusal(enrol, uri, allowing(uri)) == "signer.no_public", "the user names it in a file"

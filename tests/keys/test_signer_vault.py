@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.keys import PrivateKey
 from cardsign.keys.signers import Access, SignerPolicy
 from tests.keys import elsewhere
 from tests.keys.elsewhere import Answer, enrol, enrols_and_signs, refusal, sign
 from tests.keys.openbao import OpenBao, running
+from tests.keys.states import FIRST
 from tests.support import each_case
 
 pytestmark = pytest.mark.needs_openbao
@@ -66,13 +66,13 @@ def test_a_token_that_may_only_sign(openbao: OpenBao, rotated: tuple[str, str]) 
 @each_case(__file__, "faults", "place", "changes", "code", "words")
 @pytest.mark.usefixtures("rotated")
 def test_each_fault_has_its_own_message(
-    place: str, changes: Any, code: str, words: str, openbao: OpenBao, es256: PrivateKey
+    place: str, changes: Any, code: str, words: str, openbao: OpenBao
 ) -> None:
     """A stable code, and never the token."""
     uri = f"hashivault://{place}" if place else ROTATED
     unset = {name: value or None for name, value in changes.items()}
     silent = f"^(?!.*{openbao.root_token}).*{words}"
-    assert refusal(sign, uri, es256.public, access(openbao, **unset), match=silent) == code
+    assert refusal(sign, uri, FIRST.public, access(openbao, **unset), match=silent) == code
 
 
 @each_case(__file__, "not_enrolled", "place", "kind", "code")
@@ -102,14 +102,14 @@ def at_port(port: int) -> Access:
     return Access(lambda kind, of: b"token", policy, environment)
 
 
-def test_a_server_that_hangs_is_given_up(es256: PrivateKey) -> None:
+def test_a_server_that_hangs_is_given_up() -> None:
     """Whether it is asked for its key or for a signature."""
     with elsewhere.silent() as port:
-        elsewhere.gives_up(sign, ROTATED, es256.public, at_port(port))
+        elsewhere.gives_up(sign, ROTATED, FIRST.public, at_port(port))
         elsewhere.gives_up(enrol, ROTATED, at_port(port))
 
 
-def test_a_token_does_not_travel_on(es256: PrivateKey) -> None:
+def test_a_token_does_not_travel_on() -> None:
     """A server that leads elsewhere is not followed."""
     asked = list[str]()
 
@@ -119,7 +119,7 @@ def test_a_token_does_not_travel_on(es256: PrivateKey) -> None:
 
     with elsewhere.serving(answer) as port:
         leave = at_port(port)
-        assert refusal(sign, ROTATED, es256.public, leave) == "signer.failed"
+        assert refusal(sign, ROTATED, FIRST.public, leave) == "signer.failed"
         assert refusal(enrol, ROTATED, leave) == "signer.failed"
     places = [path.partition("/rotated")[0] for path in asked]
     assert places == ["/v1/transit/sign", "/v1/transit/keys"]

@@ -20,14 +20,15 @@ from cardsign.keys.signers import (
     open_signer,
 )
 from tests.keys.elsewhere import SHUT, fault, refusal
+from tests.keys.states import FIRST, SECOND
 from tests.support import each_case
 
 
 @pytest.mark.parametrize("uri", ["azure://v/k/1", "EXEC:/bin/sh", "private/a.key", "CARD_KEY", ""])
-def test_another_custody_is_named_and_not_tried(uri: str, es256: PrivateKey) -> None:
+def test_another_custody_is_named_and_not_tried(uri: str) -> None:
     """Nobody is asked for a PIN, and nothing is run."""
     words = "no scheme" if uri.startswith("azure") else "without a scheme"
-    attempts = (partial(open_signer, uri, es256.public), partial(list_public_keys, uri))
+    attempts = (partial(open_signer, uri, FIRST.public), partial(list_public_keys, uri))
     for attempt in (*attempts, partial(find_remote_key, uri)):
         refused = fault(attempt, access=SHUT)
         assert (refused.code, refused.exit_status) == ("signer.uri", 2)
@@ -35,12 +36,10 @@ def test_another_custody_is_named_and_not_tried(uri: str, es256: PrivateKey) -> 
 
 
 @pytest.mark.parametrize("named", [{}, {"CARDSIGN_PKCS11_MODULE": "lib.so"}])
-def test_a_token_without_a_library_of_the_user_is_not_reached(
-    named: dict[str, str], es256: PrivateKey
-) -> None:
+def test_a_token_without_a_library_of_the_user_is_not_reached(named: dict[str, str]) -> None:
     """No library is guessed, and a relative one would be the repository's."""
     access = Access(SHUT.secrets, environment=named)
-    signer = open_signer("pkcs11:token=cards;object=k", es256.public, access)
+    signer = open_signer("pkcs11:token=cards;object=k", FIRST.public, access)
     assert refusal(signer.sign, b"input", match="no PKCS#11 library") == "config.not_allowed"
 
 
@@ -56,14 +55,12 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("extra", LIBRARIES)
-def test_a_missing_library_is_one_helpful_line(
-    extra: str, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_is_one_helpful_line(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install."""
     module, uri = LIBRARIES[extra]
     monkeypatch.setitem(sys.modules, module, None)
     access = Access(SHUT.secrets, environment={"CARDSIGN_PKCS11_MODULE": "/lib.so"})
-    missing = fault(open_signer(uri, es256.public, access).sign, b"input")
+    missing = fault(open_signer(uri, FIRST.public, access).sign, b"input")
     assert (missing.code, module in missing.message) == ("usage.not_installed", True)
     assert f"pip install '.[{extra}]'" in missing.hint
 
@@ -82,12 +79,10 @@ KEY_TEXTS = {
 
 @pytest.mark.parametrize("before", ["", "file:", "env:", "awskms:", "exec:", "pkcs11:"])
 @pytest.mark.parametrize("text", KEY_TEXTS.values(), ids=KEY_TEXTS)
-def test_a_key_in_the_place_of_its_uri_is_not_repeated(
-    text: str, before: str, es256: PrivateKey
-) -> None:
+def test_a_key_in_the_place_of_its_uri_is_not_repeated(text: str, before: str) -> None:
     """Neither in the error, nor in what a traceback shows."""
     uri = before + text
-    attempts = (partial(open_signer, uri), partial(open_signer, uri, es256.public))
+    attempts = (partial(open_signer, uri), partial(open_signer, uri, FIRST.public))
     for attempt in (*attempts, partial(list_public_keys, uri)):
         refused = fault(attempt, access=SHUT)
         told = "".join(format_exception(refused.with_traceback(None))) + repr(vars(refused))
@@ -138,13 +133,11 @@ DEVIATIONS: dict[str, Callable[[PrivateKey, PrivateKey, bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("answer", DEVIATIONS.values(), ids=DEVIATIONS)
-def test_a_wrong_answer_is_not_given_out(
-    answer: Callable[..., bytes], es256: PrivateKey, another_es256: PrivateKey
-) -> None:
+def test_a_wrong_answer_is_not_given_out(answer: Callable[..., bytes]) -> None:
     """Not even to who asks the signer directly."""
-    honest = Answering(es256.public, es256.sign)
-    assert honest.sign(INPUT) == es256.sign(INPUT)
+    honest = Answering(FIRST.public, FIRST.sign)
+    assert honest.sign(INPUT) == FIRST.sign(INPUT)
     check_possession(honest)
-    wrong = Answering(es256.public, lambda data: answer(es256, another_es256, data))
+    wrong = Answering(FIRST.public, lambda data: answer(FIRST, SECOND, data))
     assert refusal(wrong.sign, INPUT) == "signer.wrong_key"
     assert refusal(check_possession, wrong) == "signer.wrong_key"

@@ -16,7 +16,7 @@ from cardsign.keys.signers import Access, check_possession
 from cardsign.keys.store import FolderStore, StoreUser, create_store, open_store
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.elsewhere import refusal
-from tests.keys.states import NOON, after, public
+from tests.keys.states import FIRST, NOON, SECOND, after, public
 
 PASSPHRASE = b"correct horse battery staple"
 CARD, RELEASE, NEXT = b"of the card keys", b"of the release keys", b"of the next year"
@@ -29,29 +29,25 @@ def enter(store: Any, *names: str) -> None:
 
 
 @in_each_store
-def test_what_was_committed_is_read_by_the_next_process(
-    store: Any, es256: PrivateKey, rs256: PrivateKey
-) -> None:
+def test_what_was_committed_is_read_by_the_next_process(store: Any, rs256: PrivateKey) -> None:
     """Keys with their kids, holders and times, and private keys that sign."""
-    store.add(es256, holder="ann")
+    store.add(FIRST, holder="ann")
     store.add(rs256, roles=("release",), now=after(7.9))
     again = store.again()
     assert again.state == store.state
     first, second = again.state.keys
     assert (first.state, first.holder, first.created) == ("active", "ann", NOON)
     assert (second.alg, second.created) == ("RS256", after(7))
-    for record, private in ((first, es256), (second, rs256)):
+    for record, private in ((first, FIRST), (second, rs256)):
         signer = again.signer(record, PASSPHRASE)
         check_possession(signer)
         assert signer.public == private.public
 
 
 @in_each_store
-def test_of_two_who_decide_on_one_state_the_second_decides_again(
-    store: Any, es256: PrivateKey
-) -> None:
+def test_of_two_who_decide_on_one_state_the_second_decides_again(store: Any) -> None:
     """Nothing that the first has done is lost, and nothing is done twice."""
-    store.add(es256)
+    store.add(FIRST)
     enter(store.again(), "two")
     enter(store, "three")
     assert [key.state for key in store.state.keys] == ["active", "prepublished", "prepublished"]
@@ -60,20 +56,20 @@ def test_of_two_who_decide_on_one_state_the_second_decides_again(
 
 
 @in_each_store
-def test_a_key_that_does_not_fit_is_not_entered(store: Any, es256: PrivateKey) -> None:
+def test_a_key_that_does_not_fit_is_not_entered(store: Any) -> None:
     """Under a weak passphrase, a second time, or under the kid of another one."""
-    assert refusal(store.add, es256, passphrase=b"short") == "passphrase.unfit"
+    assert refusal(store.add, FIRST, passphrase=b"short") == "passphrase.unfit"
     assert (store.read_lines(), store.load().seq) == ([], 0)
-    store.add(es256)
-    named = PrivateKey.generate("ES256", kid=es256.public.kid)
-    assert [refusal(store.add, key) for key in (es256, named)] == ["keystore.duplicate_key"] * 2
+    store.add(FIRST)
+    named = PrivateKey.generate("ES256", kid=FIRST.public.kid)
+    assert [refusal(store.add, key) for key in (FIRST, named)] == ["keystore.duplicate_key"] * 2
     assert store.list_blobs() == store.state.private_blobs()
 
 
 @in_each_store
-def test_a_blob_that_is_missing_or_another_is_refused(store: Any, es256: PrivateKey) -> None:
+def test_a_blob_that_is_missing_or_another_is_refused(store: Any) -> None:
     """By its digest, before it is opened."""
-    record = store.add(es256)
+    record = store.add(FIRST)
     name = private_blob(record.blob)
     store.drop_blobs([name])
     assert refusal(store.signer, record, PASSPHRASE) == "file.not_found"
@@ -84,9 +80,9 @@ def test_a_blob_that_is_missing_or_another_is_refused(store: Any, es256: Private
 
 
 @in_each_store
-def test_the_private_key_of_an_ended_key_is_gone(store: Any, es256: PrivateKey) -> None:
+def test_the_private_key_of_an_ended_key_is_gone(store: Any) -> None:
     """At once, and its record stays."""
-    record = store.add(es256, roles=("root",))
+    record = store.add(FIRST, roles=("root",))
     store.commit(agenda.revoke, record.kid, reason="ceased", now=after(1))
     assert store.again().state.find(record.kid).private == "destroyed"
     assert store.list_blobs() == frozenset()
@@ -96,29 +92,25 @@ def test_the_private_key_of_an_ended_key_is_gone(store: Any, es256: PrivateKey) 
 
 
 @in_each_store
-def test_a_stolen_passphrase_is_known_again_whatever_ended(
-    store: Any, es256: PrivateKey, another_es256: PrivateKey
-) -> None:
+def test_a_stolen_passphrase_is_known_again_whatever_ended(store: Any) -> None:
     """The sealed key is kept for that: nothing new is made under it."""
-    record = store.add(es256)
+    record = store.add(FIRST)
     store.commit(agenda.revoke, record.kid, reason="compromised", now=after(1))
-    assert refusal(store.add, another_es256) == "keystore.same_custody"
-    assert store.add(another_es256, passphrase=NEXT).state == "prepublished"
+    assert refusal(store.add, SECOND) == "keystore.same_custody"
+    assert store.add(SECOND, passphrase=NEXT).state == "prepublished"
 
 
 @in_each_store
-def test_each_role_opens_with_its_own_secret(
-    store: Any, es256: PrivateKey, another_es256: PrivateKey
-) -> None:
+def test_each_role_opens_with_its_own_secret(store: Any) -> None:
     """The other role's is never tried, and each passphrase is a custody."""
     asked: list[str] = []
 
     def of(role: str, secret: bytes) -> Any:
         return lambda kind, name: (asked.append(role), secret)[1]
 
-    card = store.add(es256, passphrase=CARD)
+    card = store.add(FIRST, passphrase=CARD)
     root = store.add(PrivateKey.generate("ES256"), passphrase=CARD, roles=("root",))
-    release = store.add(another_es256, passphrase=RELEASE, roles=("release",))
+    release = store.add(SECOND, passphrase=RELEASE, roles=("release",))
     assert card.custody == root.custody != release.custody
     access = Access(of("all", CARD), by_role={"release": of("release", RELEASE)})
     for record in (card, release):
@@ -127,11 +119,9 @@ def test_each_role_opens_with_its_own_secret(
 
 
 @in_each_store
-def test_a_passphrase_is_changed_for_the_keys_of_a_role(
-    store: Any, es256: PrivateKey, another_es256: PrivateKey
-) -> None:
+def test_a_passphrase_is_changed_for_the_keys_of_a_role(store: Any) -> None:
     """All or none, and never to that of another role: with it cron could sign cards."""
-    card, release = store.add(es256, passphrase=CARD), store.add(another_es256, roles=("release",))
+    card, release = store.add(FIRST, passphrase=CARD), store.add(SECOND, roles=("release",))
     change, now = store.change_passphrase, {"now": after(10)}
     assert refusal(change, [release, card], PASSPHRASE, NEXT, **now) == "passphrase.wrong"
     unfit = ((release, PASSPHRASE, b"short"), (release, PASSPHRASE, CARD), (card, CARD, PASSPHRASE))
@@ -154,23 +144,19 @@ def test_a_passphrase_is_changed_for_the_keys_of_a_role(
 # In a folder.
 
 
-def test_private_keys_are_closed_to_others_and_nothing_shows_them(
-    store: QuickStore, es256: PrivateKey
-) -> None:
+def test_private_keys_are_closed_to_others_and_nothing_shows_them(store: QuickStore) -> None:
     """Whatever the umask."""
-    store.add(es256)
+    store.add(FIRST)
     for file in (store.path / "private").iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert es256.to_pkcs8_der()[36:68] not in file.read_bytes()
+        assert FIRST.to_pkcs8_der()[36:68] not in file.read_bytes()
     assert stat.S_IMODE((store.path / "private").stat().st_mode) == 0o700
     assert "PRIVATE" not in repr(store.state)
 
 
-def test_a_store_that_is_held_is_busy(
-    store: QuickStore, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_held_is_busy(store: QuickStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """After some seconds, and readers do not wait."""
-    store.add(es256)
+    store.add(FIRST)
     monkeypatch.setattr("cardsign.keys.store._PATIENCE", 0.05)
     with FolderStore(store.path).alone():
         assert refusal(store.add, PrivateKey.generate("ES256")) == "file.busy"

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from cardsign.issuer.doctor import examine_store
-from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
 from cardsign.keys.store import FolderStore, locate_store
 from tests.keys.elsewhere import refusal
-from tests.keys.states import after
+from tests.keys.states import FIRST, SECOND, after
 
 
 def examine(store: FolderStore) -> list[tuple[str, str, str]]:
@@ -56,10 +55,10 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize(("spoil", "code"), SPOILT.values(), ids=SPOILT)
 def test_what_is_wrong_is_told_and_left_to_a_person(
-    store: Any, es256: PrivateKey, spoil: Callable[[Path], object], code: str
+    store: Any, spoil: Callable[[Path], object], code: str
 ) -> None:
     """A store that is well has no finding, nor has one with a file of somebody else."""
-    store.add(es256)
+    store.add(FIRST)
     (store.path / "README.md").write_text("mine")
     assert examine(store) == []
     (key,) = (store.path / "private").glob("*.key")
@@ -79,10 +78,10 @@ def test_what_is_wrong_is_told_and_left_to_a_person(
     ],
 )
 def test_what_others_can_reach_is_closed_by_the_command_that_is_told(
-    store: Any, es256: PrivateKey, name: str, mode: int, severity: str
+    store: Any, name: str, mode: int, severity: str
 ) -> None:
     """The key still signs."""
-    record = store.add(es256)
+    record = store.add(FIRST)
     (path,) = store.path.glob(name)
     path.chmod(mode)
     (finding,) = examine_store(store)
@@ -94,37 +93,35 @@ def test_what_others_can_reach_is_closed_by_the_command_that_is_told(
 
 
 def test_a_store_that_is_being_changed_is_not_judged(
-    store: Any, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
+    store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a living process writes is no leftover."""
-    store.add(es256)
+    store.add(FIRST)
     monkeypatch.setattr("cardsign.keys.store._PATIENCE", 0.05)
     with store.alone():
         assert refusal(examine, store) == "file.busy"
 
 
-def test_an_ended_key_may_be_without_its_private_key(store: Any, es256: PrivateKey) -> None:
+def test_an_ended_key_may_be_without_its_private_key(store: Any) -> None:
     """Nobody needs it any more, also that of a thief."""
-    record = store.add(es256)
+    record = store.add(FIRST)
     store.commit(agenda.revoke, record.kid, reason="compromised", now=after(1))
     assert examine(store) == []
     store.drop_blobs(store.list_blobs())
     assert examine(store) == []
 
 
-def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
-    store: Any, es256: PrivateKey, another_es256: PrivateKey
-) -> None:
+def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(store: Any) -> None:
     """What lies behind it stays as it is; as the folder itself it is used."""
-    record = store.add(es256)
+    record = store.add(FIRST)
     folder, elsewhere = store.path / "private", store.path.parent / "elsewhere"
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
     assert refusal(store.signer, record, b"correct horse battery staple") == "file.not_plain"
     assert refusal(store.drop_blobs, [private_blob(record.blob)]) == "file.not_plain"
-    assert refusal(store.add, another_es256) == "file.not_plain"
+    assert refusal(store.add, SECOND) == "file.not_plain"
     assert [path.name for path in elsewhere.iterdir()] == [f"{record.blob}.key"]
     assert "doctor.private_missing" in [code for code, _, _ in examine(store)]
     folder.unlink()
     elsewhere.rename(folder)
-    assert store.add(another_es256).private == "held"
+    assert store.add(SECOND).private == "held"
