@@ -1,33 +1,27 @@
-"""Who gets an extended card, where a story cannot say it: certificates, odd keys, secrets, logs.
+"""Who gets an extended card, where a story cannot say it: odd keys, secrets, logs.
 
-`exchanges/credentials.txt`, `exchanges/oidc.txt` and `exchanges/asked.txt` have the rest.
+`credentials.txt`, `certificates.txt`, `oidc.txt` and `asked.txt` of `exchanges` have the rest.
 """
 
 from __future__ import annotations
 
 import base64
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, get_args
-from urllib.parse import quote
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 from werkzeug.test import Client
 
 from cardsign.card.security import PROVIDERS as SCHEMES
 from cardsign.card.security import ProviderType, schemes_of
-from cardsign.errors import UsageFault
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.providers import make_providers
 from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSettings
-from tests.net.authorities import Authority
 from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.identity import Issuer, counterpart
 from tests.server.served import serve
@@ -125,86 +119,6 @@ def test_our_own_credential_is_shown_to_the_server_that_is_asked(
     assert dead.get(PATH, headers=bearer).status_code == 503
     assert ["asking http://127.0.0.1:1/: fetch." in line for line in log] == [True]
     assert "s3cret" not in log[0]
-
-
-# ------------------------------------------------------------------ client certificates
-
-SPIFFE = "spiffe://tides.example/agent/peer"
-OTHER = f"{SPIFFE}/other"
-Mesh = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Mesh:
-    """Make a client certificate for these URIs, as nginx hands it on."""
-    authority = Authority(tmp_path_factory.mktemp("mesh"))
-
-    def make(*uris: str, days: tuple[int, int] = (-1, 1), has_twice: bool = False) -> str:
-        certificate = x509.load_pem_x509_certificate(
-            authority.certificate(*uris, days=days).read_bytes()
-        )
-        der = certificate.public_bytes(Encoding.DER)
-        if has_twice:  # which no builder makes
-            der = der.replace(KEY_USAGE, BASIC_CONSTRAINTS)
-            assert der.count(BASIC_CONSTRAINTS) == 2
-        return quote(ssl.DER_cert_to_PEM_cert(der))
-
-    return make
-
-
-KEY_USAGE, BASIC_CONSTRAINTS = b"\x06\x03\x55\x1d\x0f", b"\x06\x03\x55\x1d\x13"
-#: What the proxy says, and what its caller gets.
-CERTIFICATES: dict[str, tuple[Callable[[Mesh], str], dict[str, str], int]] = {
-    "the peer's": (lambda m: m(SPIFFE), {}, 200),
-    "another's": (lambda m: m("spiffe://tides.example/agent/other"), {}, 403),
-    "one that has ended": (lambda m: m(SPIFFE, days=(-9, -1)), {}, 401),
-    "no certificate": (lambda m: "no certificate", {}, 401),
-    "not from the proxy": (lambda m: m(SPIFFE), {"REMOTE_ADDR": "192.0.2.7"}, 401),
-    **{
-        f"verified: {text!r}": (lambda m: m(SPIFFE), {"HTTP_X_SSL_CLIENT_VERIFY": text}, 401)
-        for text in ("", "NONE", "SUCCESS,FAILED", "FAILED:expired")
-    },
-    # Granian's WSGI server has one name for `X_SSL_Client_Verify` and the proxy's own header.
-    "by Granian's WSGI server": (lambda m: m(SPIFFE), {"SERVER_SOFTWARE": "Granian"}, 401),
-    "by gunicorn": (lambda m: m(SPIFFE), {"SERVER_SOFTWARE": "gunicorn"}, 200),
-    "an extension twice": (lambda m: m(SPIFFE, has_twice=True), {}, 401),
-    "two headers": (lambda m: f"{m(SPIFFE)},{m(OTHER)}", {}, 401),
-    "one beside an empty header": (lambda m: f"{m(SPIFFE)},", {}, 401),
-    "two in one": (lambda m: m(SPIFFE) + m(OTHER), {}, 401),
-    "two SPIFFE ids": (lambda m: m(SPIFFE, OTHER), {}, 401),
-    "a SPIFFE id and another URI": (lambda m: m("https://x.example", SPIFFE), {}, 401),
-}
-
-
-@pytest.mark.parametrize(("make", "environ", "status"), CERTIFICATES.values(), ids=CERTIFICATES)
-def test_a_client_certificate_is_known_by_its_spiffe_id(
-    folder: Path, mesh: Mesh, make: Callable[[Mesh], str], environ: dict[str, str], status: int
-) -> None:
-    """As the proxy says it, and from the proxy alone (B24); whose it is must be clear."""
-    rules = (AudienceRule(claim="uri", value=SPIFFE, opens="staff"),)
-    client = serve_by(folder, "mtls", rules=rules)
-    proxy = {"REMOTE_ADDR": "127.0.0.1", "HTTP_X_SSL_CLIENT_VERIFY": "SUCCESS"}
-    over = {**proxy, "HTTP_X_SSL_CLIENT_CERT": make(mesh), **environ}
-    assert client.get(PATH, environ_overrides=over).status_code == status
-    challenge = client.get(PATH).headers["WWW-Authenticate"]
-    assert challenge == 'Mutual-TLS realm="extended-agent-card"'
-
-
-def test_a_secret_of_the_proxy_stands_for_its_address(
-    folder: Path, mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a server shows the client's own address, as uvicorn does; the address is no proof."""
-    monkeypatch.setenv("PROXY", "s3cret")
-    client = serve_by(folder, "mtls", opens="staff", secret="env:PROXY")
-    verified = {"X-SSL-Client-Cert": mesh(SPIFFE), "X-SSL-Client-Verify": "SUCCESS"}
-    for address in ("192.0.2.7", "127.0.0.1"):
-        for secret, status in (("s3cret", 200), ("guess", 401), ("", 401)):
-            headers, over = {**verified, "X-Proxy-Secret": secret}, {"REMOTE_ADDR": address}
-            answer = client.get(PATH, headers=headers, environ_overrides=over)
-            assert answer.status_code == status
-    monkeypatch.delenv("PROXY")
-    with pytest.raises(UsageFault, match="PROXY is not set"):
-        serve_by(folder, "mtls", opens="staff", secret="env:PROXY")
 
 
 # ------------------------------------------------------------------ the one table of schemes
