@@ -34,7 +34,6 @@ from cardsign.statements import envelope
 from cardsign.statements import keyset as statements
 from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey
-from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.times import day, second, utc
 from cardsign.urls import KEYSET_PATH, parse_origin
 
@@ -532,10 +531,8 @@ def list_able(draft: KeysetStatement, previous: KeysetStatement | None) -> set[s
 
 
 def with_signatures(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
-    if statement.envelope.signatures:
-        signed = add_signatures(write_draft(statement), signers, TYP_KEYSET)
-    else:
-        signed = sign_statement(statement.envelope.payload, signers, TYP_KEYSET)
+    envelope = statement.envelope
+    signed = statements.sign_keyset(envelope.payload, signers, envelope.signatures)
     return statements.read_keyset(signed)
 
 

@@ -33,7 +33,6 @@ from cardsign.statements import release as releases
 from cardsign.statements.envelope import TYP_RELEASE, Envelope, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetId, KeysetStatement
 from cardsign.statements.release import ListedCard, ReleaseStatement
-from cardsign.statements.signing import sign_statement
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
@@ -358,7 +357,7 @@ def sign_next_release(
         message = "no release key of the newest keyset statement is here"
         hint = "The roots can list one: cardsign keyset draft."
         raise SigningRefused("sign.no_key", message, path=work.store.place, hint=hint)
-    data = sign_statement(draft.envelope.payload, signers, TYP_RELEASE)
+    data = releases.sign_release(draft.envelope.payload, signers)
     signed = releases.read_release(data)
     releases.check_release(signed, keyset, previous, now=work.now, skew=SKEW)
     publishing.check_publishable(work, release=data)

@@ -20,10 +20,16 @@ from typing import Final, Literal, TypeAlias
 
 from cardsign.card.strictjson import MAX_INTEGER, object_or_none
 from cardsign.card.values import Json, jcs
-from cardsign.errors import CardRefused, InputRefused, KeyRefused, SignatureRefused
+from cardsign.errors import (
+    CardRefused,
+    InputRefused,
+    KeyRefused,
+    SignatureRefused,
+    SigningRefused,
+)
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS, named
-from cardsign.jose.jws import Entry
+from cardsign.jose.jws import Entry, Signer, sign_payload
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.times import MAX_TIME, away, second
 from cardsign.urls import parse_origin, parse_url
@@ -127,6 +133,33 @@ def list_signers(envelope: Envelope, keys: Iterable[PublicKey]) -> frozenset[str
                 key.check(signature.protected, envelope.payload, signature.signature)
                 signers.add(key.thumbprint)
     return frozenset(signers)
+
+
+def sign_envelope(envelope: Envelope, signers: Iterable[Signer]) -> bytes:
+    """Sign a payload with each signer once, and return the statement as a file.
+
+    Signatures under other keys are kept and not verified, as their keys are not known here.
+    """
+    asked = tuple(signers)
+    if not asked and not envelope.signatures:
+        raise SigningRefused("sign.no_key", "a statement needs at least one signer")
+    for key in (signer.public for signer in asked):
+        if key.alg not in STATEMENT_ALGORITHMS:  # what signs cards may sign by more (E11)
+            message = f"the key {key.kid!r} is for {key.alg}, expected "
+            message += f"{' or '.join(STATEMENT_ALGORITHMS)} to sign a statement"
+            raise KeyRefused("key.unsupported", message, path="/alg")
+    payload, typ = envelope.payload, envelope.typ
+    new = {signer.public.thumbprint for signer in asked}
+    entries: list[Mapping[str, object]] = [
+        signature.to_json() for signature in envelope.signatures if signature.kid not in new
+    ]
+    entries += [
+        sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint) for signer in asked
+    ]
+    document = {"payload": base64url.encode(payload), "signatures": entries}
+    data = json.dumps(document, indent=2).encode("ascii") + b"\n"
+    read_envelope(data, typ)  # what we write, everybody can read
+    return data
 
 
 def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, name: str = "it") -> None:

@@ -6,12 +6,14 @@ by what right it speaks: as the first one, the next one, or by recovery.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
+from cardsign.jose.jws import Entry, Signer
 from cardsign.jose.keys import JwkSet, PublicKey, short_kid
 from cardsign.statements import envelope as read
 from cardsign.statements.envelope import (
@@ -22,6 +24,7 @@ from cardsign.statements.envelope import (
     list_signers,
     parse_payload,
     read_envelope,
+    sign_envelope,
 )
 from cardsign.times import MAX_TIME
 
@@ -263,6 +266,29 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
     )
     _check_keys(statement)
     return statement
+
+
+def sign_keyset(payload: bytes, signers: Iterable[Signer], kept: tuple[Entry, ...] = ()) -> bytes:
+    """Sign the payload of a keyset statement, in the form of RFC 8785, with each signer once.
+
+    Returned is the statement as a file, ending in a newline. Not checked: that the signers are
+    those whom the statement needs.
+
+    Args:
+        payload: Nothing else may ever carry that typ (K12).
+        signers: Who sign; of what is kept, signatures under their keys are replaced.
+        kept: What others have signed; not verified.
+
+    Raises:
+        KeyRefused: ``key.unsupported``: a signer's key is for what signs no statement. No signer
+            has been asked by then.
+        SigningRefused: ``sign.no_key``; ``sign.header_too_long``.
+        StatementRefused: The payload is no keyset statement, or the result is too large.
+        SignerFault: ``signer.wrong_key``, or what a signer itself raises.
+    """
+    envelope = Envelope(TYP_KEYSET, payload, kept)
+    keyset_of(envelope)
+    return sign_envelope(envelope, signers)
 
 
 def _quorum(value: Json, path: str) -> Quorum:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
 from cardsign.card.values import Json
+from cardsign.jose.jws import Signer
 from cardsign.statements import envelope as read
 from cardsign.statements.envelope import (
     TYP_RELEASE,
@@ -18,6 +19,7 @@ from cardsign.statements.envelope import (
     list_signers,
     parse_payload,
     read_envelope,
+    sign_envelope,
 )
 from cardsign.statements.keyset import KeysetId, KeysetStatement, check_still_revoked, keyset_id
 from cardsign.times import utc
@@ -130,6 +132,17 @@ def release_of(envelope: Envelope) -> ReleaseStatement:
         read.revoked(members["revoked"]),
         None if head is None else read.digest(head, "/audit_head"),
     )
+
+
+def sign_release(payload: bytes, signers: Iterable[Signer]) -> bytes:
+    """Sign the payload of a release statement, as :func:`cardsign.statements.keyset.sign_keyset`.
+
+    Raises:
+        CardsignError: As there.
+    """
+    envelope = Envelope(TYP_RELEASE, payload, ())
+    release_of(envelope)
+    return sign_envelope(envelope, signers)
 
 
 def check_release(

@@ -13,9 +13,8 @@ from cardsign.card.profiles import canonicalize
 from cardsign.card.values import jcs
 from cardsign.jose import base64url
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
-from cardsign.statements.keyset import read_keyset
-from cardsign.statements.signing import sign_statement
+from cardsign.statements.keyset import read_keyset, sign_keyset
+from cardsign.statements.release import sign_release
 
 DAY: Final = 24 * 60 * 60
 Members = dict[str, Any]
@@ -104,7 +103,7 @@ class FakeIssuer:
             "revoked": [],
         }
         names = signers or ("ann", "bob")
-        return sign_statement(jcs(members | changes), map(self.key, names), TYP_KEYSET)
+        return sign_keyset(jcs(members | changes), map(self.key, names))
 
     def keyset_after(self, previous: bytes, *signers: str, **changes: Any) -> bytes:
         """Return the next version, a day later, with these changes."""
@@ -128,7 +127,7 @@ class FakeIssuer:
             "audit_head": None,
         }
         keys = map(self.key, signers or ("rel",))
-        return sign_statement(jcs(members | changes), keys, TYP_RELEASE)
+        return sign_release(jcs(members | changes), keys)
 
     def listing(self, *cards: Mapping[str, Any], seq: int) -> Members:
         """Return the members of a release that lists exactly these cards under its number."""

@@ -17,9 +17,7 @@ from cardsign.keys.history import keep_release, kept_keyset
 from cardsign.keys.ledger import StoreState, read_line, write_line
 from cardsign.keys.store import open_store
 from cardsign.publish.generation import load_current
-from cardsign.statements.envelope import TYP_RELEASE
-from cardsign.statements.release import read_release
-from cardsign.statements.signing import sign_statement
+from cardsign.statements.release import read_release, sign_release
 from cardsign.testing import FakeIssuer
 from cardsign.times import read_stamp
 from tests.cli.conftest import PASSPHRASE, Cardsign, run
@@ -147,7 +145,7 @@ def test_cron_signs_nothing_of_what_nobody_has_signed(seq: int, issuer: Cardsign
     newest = read_release(load_current(PUBLIC).release or b"")
     claims = json.loads(newest.envelope.payload) | {"seq": seq, "cards": [], "floor": {}}
     payload = json.dumps(claims, sort_keys=True, separators=(",", ":")).encode()
-    forged = sign_statement(payload, [PrivateKey.generate("ES256")], TYP_RELEASE)
+    forged = sign_release(payload, [PrivateKey.generate("ES256")])
     keep_release(open_store(Path("keys")), read_release(forged), forged, now=datetime.now(UTC))
     before = list_files()
     ended = issuer("release", "renew", "--force", **CRON)

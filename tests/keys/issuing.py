@@ -8,10 +8,16 @@ from typing import Any
 from cardsign.issuer.keyset import draft_next
 from cardsign.issuer.release import ReleasePlan, draft_following
 from cardsign.keys.ledger import KeyRecord, StoreState
-from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope
-from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey, read_keyset
-from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.signing import sign_statement
+from cardsign.statements.envelope import TYP_KEYSET, Envelope
+from cardsign.statements.keyset import (
+    IssuerKey,
+    KeysetStatement,
+    Quorum,
+    RootKey,
+    read_keyset,
+    sign_keyset,
+)
+from cardsign.statements.release import ReleaseStatement, read_release, sign_release
 from cardsign.testing import FakeIssuer
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
@@ -63,7 +69,7 @@ def store(*records: KeyRecord) -> StoreState:
 def signed(draft: KeysetStatement, *names: str) -> KeysetStatement:
     """A draft with these signatures."""
     payload = draft.envelope.payload
-    return read_keyset(sign_statement(payload, map(key, names), TYP_KEYSET))
+    return read_keyset(sign_keyset(payload, map(key, names)))
 
 
 def first(*names: str, **changes: Any) -> KeysetStatement:
@@ -84,4 +90,4 @@ def released(
     """The next release, signed."""
     seq = previous.seq + 1 if previous else 1
     draft = draft_following(told or ReleasePlan(), keyset, previous, seq=seq, now=now)
-    return read_release(sign_statement(draft.envelope.payload, [key(by)], TYP_RELEASE))
+    return read_release(sign_release(draft.envelope.payload, [key(by)]))

@@ -11,10 +11,8 @@ from cardsign.issuer.keyset import draft_next, write_draft
 from cardsign.keys import history
 from cardsign.keys.ledger import statement_blob
 from cardsign.keys.store import KeyStore, digest_of
-from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.release import ReleaseStatement
-from cardsign.statements.signing import sign_statement
+from cardsign.statements.release import ReleaseStatement, sign_release
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.elsewhere import refusal
 from tests.keys.issuing import NOW, first, key, online, plan, quorum, released, signed
@@ -35,7 +33,7 @@ def keep(store: KeyStore, *statements: KeysetStatement) -> bool:
 
 def write_release(release: ReleaseStatement, by: str = "rel") -> bytes:
     """Its bytes, signed by the release key."""
-    return sign_statement(release.envelope.payload, [key(by)], TYP_RELEASE)
+    return sign_release(release.envelope.payload, [key(by)])
 
 
 def put(store: KeyStore, statement: Any, data: bytes) -> None:

@@ -21,9 +21,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, publish_generation
-from cardsign.statements.envelope import TYP_RELEASE
-from cardsign.statements.release import read_release
-from cardsign.statements.signing import sign_statement
+from cardsign.statements.release import read_release, sign_release
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -115,6 +113,6 @@ def fast_forward(directory: Path, stolen: Signer) -> int:
     published = load_current(directory)
     newest = read_release(published.release or b"")
     last = {**json.loads(newest.envelope.payload), "seq": 2**53 - 1}
-    forged = sign_statement(jcs(last), [stolen], TYP_RELEASE)
+    forged = sign_release(jcs(last), [stolen])
     put_in_place(directory, replace(published, files={**published.files, "release.json": forged}))
     return newest.seq

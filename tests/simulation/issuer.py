@@ -26,10 +26,8 @@ from cardsign.keys import agenda
 from cardsign.keys.agenda import steps
 from cardsign.keys.history import follow_events
 from cardsign.keys.ledger import Publication, PublishedCard, Role, statement_blob
-from cardsign.statements.envelope import TYP_KEYSET
-from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset
+from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset, sign_keyset
 from cardsign.statements.release import ReleaseStatement
-from cardsign.statements.signing import sign_statement
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.keys.states import take_due_step
 from tests.simulation.clockwork import CARD, DAY, HOME, HOUR, JWKS, Clockwork, at
@@ -173,7 +171,7 @@ class Issuer:
         work = self._work(now)
         draft = draft_keyset(work, lifetime=lifetime, **changes)
         signers = [self.roots["ann"], self.roots["bob"]]
-        data = sign_statement(draft.envelope.payload, signers, TYP_KEYSET)
+        data = sign_keyset(draft.envelope.payload, signers)
         accept_keyset(work, read_keyset(data))
         self.keysets.append(read_keyset(data))
         self.statements[KEYSET_PATH.format(epoch=draft.epoch, version=draft.version)] = data

@@ -30,10 +30,8 @@ from cardsign.keys import agenda
 from cardsign.keys.ledger import Event, Role, StoreState
 from cardsign.keys.signers import Access
 from cardsign.publish.generation import RELEASE_FILE, Generation
-from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.keyset import read_keyset
-from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.signing import sign_statement
+from cardsign.statements.release import ReleaseStatement, read_release, sign_release
 from cardsign.urls import CARD_PATH
 from tests.issuer.site import ORIGIN, RECOVERY, Site, begun, peer_of
 from tests.support import PORTABLE, dump
@@ -156,7 +154,7 @@ class World:
             keyset = read_keyset([*generation.keysets.values()][-1])
             plan = ReleasePlan(cards=((ORIGIN + CARD_PATH, card_digest(cards[0])),))
             draft = draft_following(plan, keyset, None, seq=seq, now=self.site.now)
-            newer = sign_statement(draft.envelope.payload, self.stolen["release"][:1], TYP_RELEASE)
+            newer = sign_release(draft.envelope.payload, self.stolen["release"][:1])
             files = {**generation.files, RELEASE_FILE: newer}
             forged.append((cards[0], replace(generation, files=files)))
         return forged

@@ -18,10 +18,13 @@ from cardsign.card.document import Card
 from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
 from cardsign.keys.ledger import ENDED
 from cardsign.net.fetch import REFRESH_INTERVAL
-from cardsign.statements.envelope import TYP_RELEASE
-from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
-from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.signing import sign_statement
+from cardsign.statements.keyset import (
+    KeysetId,
+    KeysetStatement,
+    RootAnchor,
+    read_keyset,
+)
+from cardsign.statements.release import ReleaseStatement, read_release, sign_release
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.report import Report
 from tests.simulation.clockwork import CARD, DAY, HOME, JWKS, START, Clockwork, at
@@ -379,7 +382,7 @@ class World:
         listed = [key.public.thumbprint for key in keyset.keys if "release" in key.roles]
         thumbprints = [name for name in listed if name not in newest.revoked]
         keys = [self.issuer.store.private[thumbprint] for thumbprint in thumbprints]
-        return sign_statement(draft.envelope.payload, keys[:1], TYP_RELEASE)
+        return sign_release(draft.envelope.payload, keys[:1])
 
 
 def simulate(seed: int) -> World:

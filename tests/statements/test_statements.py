@@ -26,10 +26,10 @@ from cardsign.statements.envelope import (
     StatementRefused,
     check_times,
     list_signers,
+    read_envelope,
 )
-from cardsign.statements.keyset import read_keyset
-from cardsign.statements.release import read_release
-from cardsign.statements.signing import add_signatures, sign_statement
+from cardsign.statements.keyset import read_keyset, sign_keyset
+from cardsign.statements.release import read_release, sign_release
 from tests.jose.explicit_making import HEADER_ALGS, made
 from tests.statements.making import (
     DAY,
@@ -56,14 +56,14 @@ from tests.support import read_cases
 
 def honest() -> bytes:
     """A keyset statement as it is published."""
-    return sign_statement(keyset_payload(keyset_members()), [key("ann"), key("bob")], TYP_KEYSET)
+    return sign_keyset(keyset_payload(keyset_members()), [key("ann"), key("bob")])
 
 
 def test_keyset_is_read_as_it_was_written() -> None:
     """Every member arrives, and the payload is kept as octets."""
     members = keyset_members(revoked=sorted([thumbprint("x"), thumbprint("y")]))
     payload = keyset_payload(members)
-    found = read_keyset(sign_statement(payload, [key("ann")], TYP_KEYSET))
+    found = read_keyset(sign_keyset(payload, [key("ann")]))
     assert found.envelope.payload == payload
     assert (found.issuer, found.origins) == ("tides.example", ("https://tides.example",))
     assert (found.epoch, found.version, found.prev) == (1, 1, None)
@@ -256,7 +256,7 @@ HONEST_KEYSETS: dict[str, Members] = {
 def test_keyset_passes(changes: Members) -> None:
     """The honest twins."""
     payload = keyset_payload(keyset_members(**changes))
-    assert read_keyset(sign_statement(payload, [key("ann")], TYP_KEYSET)).epoch == 1
+    assert read_keyset(sign_keyset(payload, [key("ann")])).epoch == 1
 
 
 @pytest.mark.parametrize("name", keyset_members())
@@ -345,12 +345,18 @@ def test_count_looks_at_each_signature_alone() -> None:
     assert statement.root.holders(signers) == {"ann"}
 
 
+def added(statement: bytes, *names: str) -> bytes:
+    """A keyset statement, signed once more by these."""
+    envelope = read_envelope(statement, TYP_KEYSET)
+    return sign_keyset(envelope.payload, map(key, names), envelope.signatures)
+
+
 def test_signatures_are_added_one_by_one() -> None:
     """Holders sign one after the other; who signs again replaces his own."""
-    alone = sign_statement(keyset_payload(keyset_members()), [key("ann")], TYP_KEYSET)
-    both = add_signatures(alone, [key("bob")], TYP_KEYSET)
+    alone = sign_keyset(keyset_payload(keyset_members()), [key("ann")])
+    both = added(alone, "bob")
     assert both == honest()
-    assert add_signatures(both, [key("ann"), key("bob")], TYP_KEYSET) == both
+    assert added(both, "ann", "bob") == both
 
 
 def signed_by(alg: str) -> bytes:
@@ -393,12 +399,11 @@ def test_no_statement_knows_another_algorithm(alg: str) -> None:
     signer: Any = Unasked(PublicKey.from_jwk(made(alg).jwk, algorithms=ALGORITHMS))
     beside: Any = Unasked(made("RS256").public)
     for signers in ([signer], [beside, signer]):
-        for sign in (sign_statement, add_signatures):
-            data = honest() if sign is add_signatures else keyset_payload(keyset_members())
+        for kept in ((), read_envelope(honest(), TYP_KEYSET).signatures):
             with pytest.raises(KeyRefused, match=r"key\.unsupported.*expected ES256 or RS256"):
-                sign(data, signers, TYP_KEYSET)
+                sign_keyset(keyset_payload(keyset_members()), signers, kept)
             with pytest.raises(AssertionError, match=r"^asked to sign"):
-                sign(data, [beside], TYP_KEYSET)
+                sign_keyset(keyset_payload(keyset_members()), [beside], kept)
 
 
 @pytest.mark.parametrize("alg", ["PS256", "RS384", "RS512"])
@@ -414,7 +419,7 @@ def test_key_for_another_algorithm_counts_nowhere(alg: str) -> None:
 def test_kid_is_the_thumbprint_whatever_the_key_is_called() -> None:
     """A signer's own name for a key does not get into a statement."""
     named = PrivateKey.from_pkcs8_der(key("ann").to_pkcs8_der(), kid="blue token")
-    statement = read_keyset(sign_statement(keyset_payload(keyset_members()), [named], TYP_KEYSET))
+    statement = read_keyset(sign_keyset(keyset_payload(keyset_members()), [named]))
     assert [one.kid for one in statement.envelope.signatures] == [thumbprint("ann")]
     assert list_signers(statement.envelope, [key("ann").public]) == {thumbprint("ann")}
 
@@ -422,14 +427,14 @@ def test_kid_is_the_thumbprint_whatever_the_key_is_called() -> None:
 def test_nobody_signs_what_is_no_statement() -> None:
     """K12: a typ stands only over what it names."""
     payload = keyset_payload(keyset_members())
-    assert refusal(lambda: sign_statement(b"{}", [key("ann")], TYP_KEYSET)) == "statement.format"
-    assert refusal(lambda: sign_statement(payload, [key("ann")], TYP_RELEASE)) == "statement.format"
+    assert refusal(lambda: sign_keyset(b"{}", [key("ann")])) == "statement.format"
+    assert refusal(lambda: sign_release(payload, [key("ann")])) == "statement.format"
     with pytest.raises(SigningRefused, match=r"sign\.no_key"):
-        sign_statement(payload, [], TYP_KEYSET)
+        sign_keyset(payload, [])
     # Nor is one added where the envelope is in good form and somebody has signed it already.
     theirs = forged_entry(b"{}", "ann", thumbprint("ann"))
     others = json.dumps({"payload": base64url.encode(b"{}"), "signatures": [theirs]}).encode()
-    assert refusal(lambda: add_signatures(others, [key("bob")], TYP_KEYSET)) == "statement.format"
+    assert refusal(lambda: added(others, "bob")) == "statement.format"
 
 
 def test_refusal_says_where() -> None:

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import (
     KeysetStatement,
     check_first,
     check_recovery,
     check_successor,
     read_keyset,
+    sign_keyset,
 )
-from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
-from cardsign.statements.signing import add_signatures, sign_statement
+from cardsign.statements.release import (
+    ReleaseStatement,
+    check_release,
+    effective_revoked,
+)
 from tests.statements.making import (
     DAY,
     NOW,
@@ -84,8 +87,9 @@ def test_successor(signers: tuple[str, ...], changes: Members, code: str) -> Non
 
 def test_same_payload_with_other_signatures_is_no_fork() -> None:
     """A statement is its payload; `prev` holds although a signature came later."""
-    signed = sign_statement(FIRST.envelope.payload, map(key, ROOTS), TYP_KEYSET)
-    more = read_keyset(add_signatures(signed, [key("cat")], TYP_KEYSET))
+    signed = sign_keyset(FIRST.envelope.payload, map(key, ROOTS))
+    kept = read_keyset(signed).envelope.signatures
+    more = read_keyset(sign_keyset(FIRST.envelope.payload, [key("cat")], kept))
     assert more.digest == FIRST.digest
     check_successor(more, second())
 
