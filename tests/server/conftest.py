@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,23 +28,13 @@ def log() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def make_site(tmp_path: Path, key: PrivateKey, log: list[str]) -> Callable[..., Site]:
-    """Publish a card with an extended card for the staff, who have a token, and serve them."""
-
-    def make(card: dict[str, Any] = PUBLIC) -> Site:
-        generation = publish_cards(tmp_path / "pub", key, card, "staff")
-        token, line = create_token("staff")
-        settings = ServerSettings(token_file=write_tokens(tmp_path, line))
-        client = serve(tmp_path / "pub", settings, now=NOW.timestamp)
-        return Site(client, tmp_path / "pub", generation, token, settings, log)
-
-    return make
-
-
-@pytest.fixture
-def site(make_site: Callable[..., Site]) -> Site:
-    """The usual site."""
-    return make_site()
+def site(tmp_path: Path, key: PrivateKey, log: list[str]) -> Site:
+    """A card and an extended card for the staff, who have a token."""
+    generation = publish_cards(tmp_path / "pub", key, PUBLIC, "staff")
+    token, line = create_token("staff")
+    settings = ServerSettings(token_file=write_tokens(tmp_path, line))
+    client = serve(tmp_path / "pub", settings, now=NOW.timestamp)
+    return Site(client, tmp_path / "pub", generation, token, settings, log)
 
 
 @pytest.fixture
