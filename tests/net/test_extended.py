@@ -7,7 +7,6 @@ import json
 import logging
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -23,14 +22,13 @@ from cardsign.net.endpoints import (
     endpoints_of,
     look_up_extended,
 )
-from cardsign.statements.keyset import read_keyset
-from cardsign.trust.lock import Memory
-from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, parse_place
+from cardsign.trust.policy import Subject
+from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_origin
 from cardsign.verify.report import VerificationError
 from cardsign.verify.verifier import Verifier
-from tests.net.internet import Answer, Host, Network, Request
+from tests.net.internet import Network, Request
 from tests.net.peers import http
+from tests.net.site import HOST, Site
 from tests.publish.publications import PUBLIC, PUBLIC_0_3, sign, with_skill
 from tests.statements import current
 from tests.statements.making import DAY, URL, key
@@ -38,7 +36,6 @@ from tests.support import codes, each_case, put, without
 
 Card = dict[str, Any]
 
-HOST = "https://tides.example"
 AUDIENCE, OTHER_AUDIENCE = "9f2c61d07be84a15", "0123456789abcdef"
 TOKEN = "tok-3f81b0c6d2"
 SEQ = 42
@@ -68,58 +65,23 @@ def answering(card: bytes) -> Callable[[Request], bytes]:
     return answer
 
 
-@dataclass
-class Tides:
-    """The peer.
-
-    Attributes:
-        network: The internet that he is on.
-        host: His host.
-        statement: His keyset statement.
-        overrides: Answers that stand before his server's, by target.
-    """
-
-    network: Network
-    host: Host
-    statement: bytes
-    overrides: dict[str, Answer] = field(default_factory=dict)
-
-    def released(self, card: Mapping[str, Any] = PUBLIC, seq: int = SEQ, **changes: Any) -> bytes:
-        """The answer with a release that lists a card."""
-        return http(current.release(self.statement, dict(card), seq=seq, **changes))
-
-    def secret_told(self) -> set[str]:
-        """Who has been sent the token."""
-        return self.network.told(TOKEN.encode())
-
-
-def tides(
-    network: Network, card: Mapping[str, Any] = PUBLIC, origins: tuple[str, ...] = (HOST,)
-) -> Tides:
+def tides(network: Network, card: Mapping[str, Any] = PUBLIC, *origins: str) -> Site:
     """Put the peer on the network, with a public card and the extended card of the audience."""
-    give, public = answering(own(extended(card))), http(own(card))
+    give = answering(own(extended(card)))
 
     def answer(request: Request) -> bytes:
-        document = site.overrides.get(request.target, documents.get(request.target))
-        if document is not None:
-            return document if isinstance(document, bytes) else document(request)  # type: ignore[operator]
         shown = {request.headers.get(name) for name in ("authorization", "x-api-key")}
         is_holder = not shown.isdisjoint({f"Bearer {TOKEN}", TOKEN})
         return give(request) if is_holder else http(b"{}", status="401 Unauthorized")
 
-    statement = current.keyset(origins=list(origins))
-    site = Tides(network, network.host("tides.example", answer), statement)
-    release = site.released(card, floor={URL: SEQ, "extended": 40})
-    first = KEYSET_PATH.format(epoch=1, version=1)
-    documents = {CARD_PATH: public, first: http(statement), RELEASE_PATH: release}
+    site = Site(network, card, [HOST, *origins], otherwise=answer)
+    site.release(card, seq=SEQ, floor={URL: SEQ, "extended": 40})
     return site
 
 
-def partner(site: Tides, *places: str) -> Verifier:
-    """Somebody who trusts the peer at these places, by his first statement, and has a token."""
-    anchor = KeysetAnchor(read_keyset(site.statement).id)
-    issuer = TrustedIssuer("tides", anchor, tuple(map(parse_place, places or (HOST,))))
-    return Verifier(Policy((issuer,)), lock=Memory(), net=site.network.settings())
+def told(site: Site) -> set[str]:
+    """Who has been sent the token."""
+    return site.network.told(TOKEN.encode())
 
 
 def ask(verifier: Verifier, public: Discovery | None = None) -> Discovery:
@@ -141,7 +103,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def site(network: Network) -> Tides:
+def site(network: Network) -> Site:
     """The peer as he is."""
     return tides(network)
 
@@ -156,7 +118,7 @@ def test_the_extended_card_is_given(
     """To the holder of the token, by a request of its A2A version; and it is trusted."""
     card = BASES[base] | members
     site = tides(network, card)
-    met = ask(partner(site))
+    met = ask(site.verifier())
     assert (met.report.verdict, codes(met.report)) == ("trusted", [])
     assert met.report.card is not None
     assert [skill["id"] for skill in met.report.card["skills"]] == ["tides", "pilots"]
@@ -166,7 +128,7 @@ def test_the_extended_card_is_given(
     by_key = "apiKey" in json.dumps(card["securitySchemes"])
     assert [*shown.values()] == ([None, TOKEN] if by_key else [f"Bearer {TOKEN}", None])
     assert asked.headers["user-agent"].startswith("cardsign")
-    assert site.secret_told() == {"tides.example"}
+    assert told(site) == {"tides.example"}
     assert [seen for seen in site.host.requests if TOKEN.encode() in seen.head] == [asked]
     if method:
         call = {"jsonrpc": "2.0", "id": "cardsign", "method": method}
@@ -175,9 +137,9 @@ def test_the_extended_card_is_given(
         assert asked.headers["a2a-version"] == base
 
 
-def test_the_library_returns_a_trusted_extended_card(site: Tides) -> None:
+def test_the_library_returns_a_trusted_extended_card(site: Site) -> None:
     """For its audience, by the credential that a variable holds; no other is returned."""
-    verifier, how = partner(site), {"audience": AUDIENCE, "credential": "env:TIDES"}
+    verifier, how = site.verifier(), {"audience": AUDIENCE, "credential": "env:TIDES"}
     for card in (
         verifier.discover_extended(HOST, **how),
         asyncio.run(verifier.adiscover_extended(HOST, **how)),
@@ -188,7 +150,7 @@ def test_the_library_returns_a_trusted_extended_card(site: Tides) -> None:
     site.network.forget()
     with pytest.raises(UsageFault, match=r"credential\.none"):
         verifier.discover_extended(HOST, **{**how, "credential": TOKEN})
-    assert site.secret_told() == set()
+    assert told(site) == set()
 
 
 # ------------------------------------------------------------------ swaps (threat 12)
@@ -218,24 +180,25 @@ def test_a_swapped_card_is_refused_by_its_own_code(
 ) -> None:
     """Over either binding, and logged; the peer's own card is trusted before and after."""
     site = tides(network, interface(binding))
-    asker = partner(site)
+    asker = site.verifier()
     assert ask(asker).report.verdict == "trusted"
-    site.overrides[site.host.requests[-1].target] = answering(served)
+    site.answers[site.host.requests[-1].target] = answering(served)
     with caplog.at_level(logging.INFO, logger="cardsign"):
         report = ask(asker).report
     assert (report.verdict != "trusted", report.card) == (True, None)
     assert code in codes(report)
     assert caplog.messages[-1].endswith(f"{report.verdict} ({report.reasons[0].code})")
-    site.overrides.clear()
+    site.answers.clear()
     assert ask(asker).report.verdict == "trusted"
 
 
 @pytest.mark.parametrize(
     ("seq", "verdict"), [(SEQ + 1, "trusted"), (SEQ + 2, "untrusted")], ids=["newer", "unseen"]
 )
-def test_a_release_that_lagged_behind_in_a_cache(site: Tides, seq: int, verdict: str) -> None:
+def test_a_release_that_lagged_behind_in_a_cache(site: Site, seq: int, verdict: str) -> None:
     """It is asked for once more, past the cache; the token is not shown a second time."""
-    newer, older = site.released(seq=SEQ + 1, floor={URL: SEQ + 1}), site.released()
+    newer = http(site.release(PUBLIC, seq=SEQ + 1, floor={URL: SEQ + 1}))
+    older = http(site.release(PUBLIC, seq=SEQ))
     asked_past_caches = []
 
     def cached(request: Request) -> bytes:
@@ -243,19 +206,19 @@ def test_a_release_that_lagged_behind_in_a_cache(site: Tides, seq: int, verdict:
         asked_past_caches.extend([request] * past)
         return newer if past else older
 
-    site.overrides |= {RELEASE_PATH: cached, "/a2a": answering(own(extended(seq=seq)))}
-    report = ask(partner(site)).report
+    site.answers |= {RELEASE_PATH: cached, "/a2a": answering(own(extended(seq=seq)))}
+    report = ask(site.verifier()).report
     assert report.verdict == verdict, codes(report)
     assert (len(asked_past_caches), site.host.targets.count("POST /a2a")) == (1, 1)
 
 
-def test_a_public_card_that_is_no_longer_trusted(site: Tides) -> None:
+def test_a_public_card_that_is_no_longer_trusted(site: Site) -> None:
     """Where all is asked for once more, the extended card stands and falls with the public one."""
-    asker = partner(site)
+    asker = site.verifier()
     public = asker.look_up(HOST)
-    site.overrides["/a2a"] = answering(own(extended(seq=SEQ + 1)))
-    site.overrides[RELEASE_PATH] = site.released(seq=SEQ + 1, floor={URL: SEQ + 1})
-    site.overrides[CARD_PATH] = http(sign(PUBLIC, key("mallory")))
+    site.answers["/a2a"] = answering(own(extended(seq=SEQ + 1)))
+    site.release(PUBLIC, seq=SEQ + 1, floor={URL: SEQ + 1})
+    site.serve(PUBLIC, signer="mallory")
     report = ask(asker, public).report
     assert report.verdict != "trusted"
     assert "extended.public_untrusted" in codes(report)
@@ -279,7 +242,7 @@ def test_no_answer_leads_the_token_elsewhere(
     headers: dict[str, str],
     body: str,
     code: str,
-    site: Tides,
+    site: Site,
     network: Network,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -287,11 +250,11 @@ def test_no_answer_leads_the_token_elsewhere(
     network.host("evil.example", http(b"{}"))
     headers = {name: value.replace("TOKEN", TOKEN) for name, value in headers.items()}
     whole = body.replace("TOKEN", TOKEN).encode().replace(b"CARD", own(extended()))
-    site.overrides["/a2a"] = http(whole, status=status, **headers)
+    site.answers["/a2a"] = http(whole, status=status, **headers)
     below: BaseException | None = None
     with caplog.at_level(logging.DEBUG):
         try:
-            shown, met = repr(ask(partner(site))), ""
+            shown, met = repr(ask(site.verifier())), ""
         except CardsignError as error:
             below, met = error, error.code
             shown = "".join(traceback.format_exception(error)) + repr(error)
@@ -302,7 +265,7 @@ def test_no_answer_leads_the_token_elsewhere(
         assert not isinstance(below, httpx.RequestError)
         assert TOKEN not in str(below)
         below = below.__cause__ or below.__context__
-    assert site.secret_told() == set(network.names) == {"tides.example"}
+    assert told(site) == set(network.names) == {"tides.example"}
     assert set(network.dialled) == {"tides.example:443"}
     assert sum(TOKEN.encode() in request.head for request in site.host.requests) == 1
     assert TOKEN not in shown + caplog.text
@@ -320,14 +283,14 @@ CARDS: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize(("card", "code"), CARDS.values(), ids=CARDS)
 def test_nothing_is_sent_on_the_word_of_a_card_that_is_not_trusted(
-    card: bytes, code: str, site: Tides
+    card: bytes, code: str, site: Site
 ) -> None:
     """The public card decides, and a token is not even had before it has."""
-    site.overrides[CARD_PATH] = http(card)
+    site.documents[CARD_PATH] = card
     with pytest.raises(VerificationError) as caught:
-        ask(partner(site))
+        ask(site.verifier())
     assert code in codes(caught.value.report)
-    assert site.secret_told() == set()
+    assert told(site) == set()
     assert not any(request.method == "POST" for request in site.host.requests)
 
 
@@ -341,18 +304,18 @@ NAMES: dict[str, tuple[tuple[str, ...] | None, str]] = {
 
 @pytest.mark.parametrize(("addresses", "code"), NAMES.values(), ids=NAMES)
 def test_the_name_is_looked_up_and_checked_each_time(
-    addresses: tuple[str, ...] | None, code: str, site: Tides, network: Network
+    addresses: tuple[str, ...] | None, code: str, site: Site, network: Network
 ) -> None:
     """DNS rebinding, before the card or between card and token, brings neither to a stranger."""
-    asker = partner(site)
+    asker = site.verifier()
     assert asker.look_up(HOST).report.verdict == "trusted"
     evil = network.host("evil.example", http(b"{}"))
     network.resolves("tides.example", (str(evil.address),) if addresses is None else addresses)
     assert code_of(asker) == code
     with pytest.raises(VerificationError) as unmet:
-        ask(partner(site))
+        ask(site.verifier())
     assert code in codes(unmet.value.report)
-    assert site.secret_told() == set()
+    assert told(site) == set()
 
 
 def test_an_interface_at_another_of_the_issuers_origins(network: Network) -> None:
@@ -361,23 +324,24 @@ def test_an_interface_at_another_of_the_issuers_origins(network: Network) -> Non
     card = put(PUBLIC, "/supportedInterfaces/0/url", f"{cdn}/a2a")
     card = without(card, "/supportedInterfaces/1")
     network.host("cdn.example", answering(own(extended(card))))
-    site = tides(network, card, origins=(HOST, cdn))
-    asker = partner(site, HOST, cdn)
+    site = tides(network, card, cdn)
+    asker = site.verifier(HOST, cdn)
     public = asker.look_up(HOST)
-    assert code_of(partner(site, HOST), public) == "credential.elsewhere"
-    assert site.secret_told() == set()
+    assert code_of(site.verifier(HOST), public) == "credential.elsewhere"
+    assert told(site) == set()
     assert "cdn.example" not in network.names
     assert ask(asker).report.verdict == "trusted"
-    assert site.secret_told() == {"cdn.example"}
+    assert told(site) == {"cdn.example"}
 
 
 @each_case(__file__, "no_way", "base", "members", "code")
 def test_where_there_is_no_way_nothing_is_sent(
-    base: str, members: Card, code: str, site: Tides
+    base: str, members: Card, code: str, site: Site
 ) -> None:
     """The card is trusted; how to ask, or what for, it does not say."""
     card = BASES[base] | members
-    site.overrides |= {RELEASE_PATH: site.released(card), CARD_PATH: http(own(card))}
-    asker = partner(site)
+    site.release(card, seq=SEQ)
+    site.serve(card)
+    asker = site.verifier()
     assert asker.look_up(HOST).report.verdict == "trusted"
-    assert (code_of(asker), site.secret_told()) == (code, set())
+    assert (code_of(asker), told(site)) == (code, set())
