@@ -7,7 +7,7 @@ import json
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,16 +21,15 @@ from cardsign.errors import JsonRefused
 from cardsign.findings import list_codes
 from tests.attack_runner.corpus import (
     CORPUS,
-    FORMAT,
     Attack,
     Case,
-    inputs_of,
     load_attacks,
     read_file,
 )
 from tests.attack_runner.make import spread
 from tests.attack_runner.outcome import Outcome, Traffic, deviations
 from tests.attack_runner.verifier import judge
+from tests.support import put, without
 
 #: The corpus only grows; raise this when it does.
 LEAST_CASES = 1860
@@ -139,16 +138,43 @@ FORM = Draft202012Validator(json.loads(Path(__file__).with_name("attack_corpus.j
 
 @each_attack
 def test_the_form_of_an_attack(attack: Attack) -> None:
-    """As README.md has it; no member unknown, none missing; and laid out as it was written."""
+    """As its schema has it, with codes that exist; and laid out as it was written."""
     text = (CORPUS / f"{attack.name}.json").read_text(encoding="utf-8")
     assert spread(attack.about) + "\n" == text
     FORM.validate(attack.about)
-    assert attack.about["format"] == FORMAT
     assert attack.name.startswith(f"{attack.number:03}-")
     for case in (*attack.cases, *attack.transcripts):
         for step in case.steps:
             expect = step["expect"]
             assert {*expect.get("warnings", ()), expect.get("code", "sig.bad")} <= set(list_codes())
+
+
+#: What is no attack: the place of a member, and its value; null takes it away.
+MALFORMED = [
+    ("/why", ""),
+    ("/source", "somebody"),
+    ("/cases/0/memories", "none"),
+    ("/cases/0/memory", {"harbour": {"x": 1}}),
+    ("/cases/0/steps", []),
+    ("/cases/0/steps/0/subject", {"issuer": "a", "url": "b"}),
+    ("/cases/0/steps/0/expect/asked", []),
+    ("/cases/0/steps/0/expect/verdict", "good"),
+    ("/cases/0/steps/0/expect/answers", {"integrity": "yes"}),
+    ("/cases/0/steps/0/expect", {"verdict": "untrusted", "code": "sig.bad"}),
+    ("/cases/0/steps/0/expect", {"verdict": "none"}),
+    ("/transcripts/0/steps/0/names", None),
+    ("/transcripts/0/steps/0/servers", {"host:443": "silent"}),
+    ("/transcripts/0/steps/0/answers", {"https://a/": {"turns": [{"raw": "x", "status": 200}]}}),
+    ("/transcripts/0/steps/0/expect/asked", None),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), MALFORMED)
+def test_what_is_no_attack_is_seen(place: str, value: Any) -> None:
+    """In cases and in transcripts."""
+    attack = next(one for one in ATTACKS if one.cases and one.transcripts)
+    edited = without(attack.about, place) if value is None else put(attack.about, place, value)
+    assert not FORM.is_valid(edited)
 
 
 @each_set
@@ -164,25 +190,27 @@ def test_no_two_cases_are_the_same(cases: list[Case]) -> None:
 
 @each_attack
 def test_the_files_of_an_attack(attack: Attack) -> None:
-    """All are used, and all that are named are there; .json is strict JSON, .bin is not.
+    """All are used; .json is strict JSON, .bin is not. A case with one that is absent cannot run.
 
     None holds a private key: where an attack is about private members, they are placeholders.
     """
-    named = set()
-    for case in (*attack.cases, *attack.transcripts):
-        for one in inputs_of(case.members):
-            named |= {one} if isinstance(one, str) else set(_pieces(one))
-    assert named == set(attack.files)
+    used = {text for case in (*attack.cases, *attack.transcripts) for text in texts(case.members)}
+    assert set(attack.files) <= used
     assert not PRIVATE.search((CORPUS / f"{attack.name}.json").read_bytes())
-    for name in named:
+    for name in attack.files:
         data = attack.file(name)
         assert not PRIVATE.search(data), name
         if not name.endswith(".toml"):
             assert Path(name).suffix == (".json" if is_strict(data) else ".bin"), name
 
 
-def _pieces(described: Mapping[str, Any]) -> Iterator[str]:
-    return (piece["file"] for piece in described["pieces"] if "file" in piece)
+def texts(value: Any) -> Iterator[str]:
+    """All strings in a JSON value, such as the names of files."""
+    if isinstance(value, str):
+        yield value
+    children = value.values() if isinstance(value, dict) else value
+    for child in children if isinstance(value, dict | list) else ():
+        yield from texts(child)
 
 
 def is_strict(data: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -156,31 +156,3 @@ def load_attacks(folder: Path = CORPUS) -> list[Attack]:
 def read_attack(path: Path) -> Attack:
     """One file of the corpus."""
     return Attack(path.stem, json.loads(path.read_bytes()))
-
-
-# ------------------------------------------------------------------ what a case is given
-
-
-def inputs_of(members: Mapping[str, Any]) -> Iterator[str | Description]:
-    """Everything that a case puts to a verifier, as the case has it."""
-    yield members["policy"]
-    yield from _named(members, "lock")
-    memory = members.get("memory", "none")
-    for known in memory.values() if isinstance(memory, dict) else ():
-        yield from _named(known, "keyset", "release", "jwks")
-    for step in members["steps"]:
-        supplied = step.get("evidence", {})
-        yield from _named(step, "card", "public")
-        yield from (*supplied.get("keysets", ()), *supplied.get("releases", ()))
-        yield from _named(supplied, "jwks")
-        yield from _named(step["expect"], "card")
-        for said in step.get("answers", {}).values():
-            for answer in (said or {}).get("turns", [said or {}]):
-                yield from _named(answer, "body", "raw")
-                yield from _named(answer.get("storm", {}), "card")
-                then = answer.get("then")
-                yield from _named(then if isinstance(then, dict) else {}, "send")
-
-
-def _named(members: Mapping[str, Any], *names: str) -> Iterator[str | Description]:
-    return (members[name] for name in names if name in members)
