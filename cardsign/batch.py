@@ -153,14 +153,16 @@ def verify_many(
         LocalFault: ``cluster.unreachable``: no scheduler, or no worker; ``internal.ended``: a
             worker was killed, so the cards that follow have no outcome.
     """
-    if cluster is None and min(jobs, len(cards)) <= 1:
+    jobs = min(jobs, len(cards))
+    if cluster is None and jobs <= 1:
         yield from (view(attempt(batch, *_read(card))) for card in cards)
         return
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
     work, size = partial(_work, pickle.dumps((batch, view))), min(CHUNK, len(cards) // AHEAD + 1)
     tasks: deque[Future[list[_View]]] = deque()
-    with _cluster(cluster) if cluster else ProcessPoolExecutor(jobs, None, _begin_work) as pool:
+    opened = _cluster(cluster) if cluster else ProcessPoolExecutor(jobs, initializer=_begin_work)
+    with opened as pool:
         try:
             for start in range(0, len(cards), size):
                 tasks.append(pool.submit(work, [*map(_read, cards[start : start + size])]))

@@ -15,7 +15,7 @@ from cardsign.batch import Batch, Outcome, attempt, heaviest, verify_many
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
-from cardsign.cli.frame import STDIO, Answer, Group, is_json, safe, say, show
+from cardsign.cli.frame import STDIO, Answer, Group, is_json, say, show
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.findings import Finding, counted
 from cardsign.inputs import list_cards
@@ -23,7 +23,7 @@ from cardsign.times import read_stamp, utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS
 from cardsign.urls import Url, is_url
-from cardsign.verify.report import first_line, verdict_lines
+from cardsign.verify.report import first_line, list_reasons, verdict_lines
 from cardsign.verify.verifier import Verifier
 
 MAX_JOBS: Final = 64  # processes
@@ -133,24 +133,23 @@ View: TypeAlias = tuple[int, LocalFault | None, str]
 def _view(outcome: Outcome, *, style: str, policy: str, is_many: bool) -> View:
     """Return what is printed of a card; of a trusted one among many a line is enough."""
     name, report = outcome
-    if style == "json":
-        return _as_json(outcome, indent=None if is_many else 2)
-    if isinstance(report, LocalFault):
-        return _as_text(outcome, ())
-    lines = verdict_lines(name, report, policy, verbose=style == "verbose")
-    if is_many and report.verdict == "trusted" and style != "verbose":
-        lines = iter([first_line(name, report, policy)] if style == "short" else ())
-    return _as_text(outcome, lines)
+    lines: Iterable[str] = ()
+    if not isinstance(report, LocalFault):
+        lines = verdict_lines(name, report, policy, verbose=style == "verbose")
+        if is_many and report.verdict == "trusted" and style != "verbose":
+            lines = [first_line(name, report, policy)] if style == "short" else ()
+    return _printed(outcome, lines, as_json=style == "json", indent=None if is_many else 2)
 
 
-def _as_json(outcome: Outcome, indent: int | None = None) -> View:
-    status, fault, _ = _as_text(outcome, ())
-    return status, fault, frame.json_text(outcome.to_json(), indent=indent)
-
-
-def _as_text(outcome: Outcome, lines: Iterable[str]) -> View:
+def _printed(
+    outcome: Outcome, lines: Iterable[str], *, as_json: bool, indent: int | None = None
+) -> View:
     fault = outcome.result if isinstance(outcome.result, LocalFault) else None
-    return outcome.result.exit_status, fault, "\n".join(map(frame.escape, lines))
+    if as_json:
+        text = frame.json_text(outcome.to_json(), indent=indent)
+    else:
+        text = "\n".join(map(frame.escape, lines))
+    return outcome.result.exit_status, fault, text
 
 
 def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str]) -> int:
@@ -226,9 +225,7 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
             continue
         shown.append({**state, "alarms": [alarm.to_json() for alarm in alarms]})
         lines += verifier.view_lines(state)
-        for alarm in alarms:
-            lines.append(f"  {alarm.code}: {safe(alarm.message, limit=300)}")
-            lines.append(f"      {safe(alarm.hint, limit=300)}")
+        lines += list_reasons(alarms, len(alarms), "--json")
         if alarms and issuer.peer == "required":
             status = max(status, errors.EXIT_NOT_TRUSTED)
     return show(Answer(shown, lines, exit_status=status))
@@ -299,8 +296,7 @@ def verify_peers(
         with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
             for (issuer, _), outcome in zip(tasks, pool.map(check, tasks), strict=True):
                 checked.append((issuer, outcome))
-                lines = _peer_lines(issuer, outcome)
-                yield _as_json(outcome) if is_json() else _as_text(outcome, lines)
+                yield _printed(outcome, _peer_lines(issuer, outcome), as_json=is_json())
 
     statuses = _show_each(results())
     if update:

@@ -409,7 +409,7 @@ def _deciding_lines(report: Report) -> Iterator[str]:
             yield f"  complete: {cut(report.all_but, 300)}"
     severity = "warning" if report.verdict == "trusted" else "error"
     decisive = [reason for reason in report.reasons if reason.severity == severity]
-    yield from _reasons(decisive, _MAX_DECISIVE, "--verbose")
+    yield from list_reasons(decisive, _MAX_DECISIVE, "--verbose")
 
 
 def _every_line(report: Report) -> Iterator[str]:
@@ -429,7 +429,7 @@ def _every_line(report: Report) -> Iterator[str]:
         yield f"  historic    about {second(report.checked_at)}, a time of your choice"
     for signature in report.signatures:
         yield f"  signature {signature.index} {_signature(signature)}"
-    yield from _reasons(report.reasons, _MAX_REASONS, "--json")
+    yield from list_reasons(report.reasons, _MAX_REASONS, "--json")
 
 
 def _describe(report: Report, question: str, answer: str) -> str:
@@ -460,8 +460,8 @@ def _signature(signature: SignatureReport) -> str:
     return f"{signature.verdict} ({signature.alg}, {kid}{holder}){profile}{counts}"
 
 
-def _reasons(reasons: Iterable[Finding], limit: int, more: str) -> Iterator[str]:
-    """Reasons and what to do; those that differ in their place alone are said once."""
+def list_reasons(reasons: Iterable[Finding], limit: int, more: str) -> Iterator[str]:
+    """Yield reasons and what to do; those that differ in their place alone are said once."""
     grouped: dict[tuple[str, str], list[Finding]] = {}
     for reason in reasons:
         grouped.setdefault((reason.code, reason.worded), []).append(reason)
