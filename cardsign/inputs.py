@@ -1,16 +1,24 @@
-"""The cards that somebody names: files, folders, URLs, standard input."""
+"""The cards that somebody names (files, folders, URLs, standard input), and the verdict on one."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
+from cardsign.card.document import Card, current_interfaces
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import FileFault, UsageFault
+from cardsign.errors import FileFault, InputRefused, LocalFault, UsageFault
 from cardsign.files import file_fault, leads_outside, read_bytes, walk
+from cardsign.trust.policy import Policy, Subject
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
+from cardsign.verify.report import Report
+from cardsign.verify.verifier import Verifier
 
 
 def read_card(name: str, folder: str = "") -> bytes | None:
@@ -69,20 +77,87 @@ def _cards_below(folder: str) -> Iterator[str]:
                 yield path
 
 
-def load_card(source: str, *, insecure: bool = False) -> bytes:
-    """Return the bytes of the card in a file or at a URL; nothing about them is checked.
+# The verdict on one of them.
 
-    Args:
-        source: The file or URL.
-        insecure: Whether this machine may be asked without TLS.
+#: The bytes of a card; the fault that kept them from being read; None: a URL, to be asked.
+Data: TypeAlias = bytes | LocalFault | None
 
-    Raises:
-        FileFault: ``file.*``.
-        FetchFailed: ``fetch.*``.
+
+class Outcome(NamedTuple):
+    """One card and its result.
+
+    Attributes:
+        name: How the caller named the card, or the URL that answered.
+        result: The verdict, or the fault of this machine that prevented one.
     """
-    if is_url(source):
-        from cardsign.net.fetch import FetchSettings, fetch_card
 
-        settings = FetchSettings(insecure_loopback_http=insecure)
-        return fetch_card(source, settings).untrusted_body
-    return read_bytes(Path(source), max_bytes=MAX_CARD_BYTES, is_cut=True)
+    name: str
+    result: Report | LocalFault
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``cardsign verify --json`` prints."""
+        if isinstance(self.result, LocalFault):
+            return {"input": self.name, "error": self.result.finding.to_json()}
+        return {"input": self.name, **self.result.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """By what the cards of one command are judged.
+
+    Attributes:
+        verifier: The policy, and how peers are reached.
+        subject: Whose card each should be. Nobody: a URL is judged as a card of the issuer that
+            the policy trusts for it, and of a file nothing is trusted unless `by_origin`.
+        by_origin: Judge a file as a card of the issuer that the policy trusts for its first
+            interface; see :func:`subject_by_origin`.
+        statements: Statements that came along.
+        at: A time of the caller's choice, by which nothing is trusted.
+    """
+
+    verifier: Verifier
+    subject: Subject = field(default_factory=Subject)
+    by_origin: bool = False
+    statements: SuppliedStatements = NO_STATEMENTS
+    at: datetime | None = None
+
+    def examine(self, name: str, untrusted_bytes: bytes | None = None) -> tuple[str, Report]:
+        """Return the verdict on a card in hand, or on the card at the URL `name`; and its name."""
+        if untrusted_bytes is None:
+            peer = self.verifier.look_up(name, self.subject, self.statements, at=self.at)
+            return peer.url, peer.report
+        subject = self.subject
+        if subject.is_nobody and self.by_origin:
+            named = subject_by_origin(untrusted_bytes, self.verifier.policy)
+            subject = replace(named, audience=subject.audience)
+        report = self.verifier.judge(untrusted_bytes, subject, self.statements, at=self.at)
+        return "(stdin)" if name == "-" else name, report
+
+
+def attempt(batch: Batch, name: str, data: Data) -> Outcome:
+    """Return the outcome of one card; a fault or crash is its result."""
+    try:
+        if isinstance(data, LocalFault):
+            raise data
+        return Outcome(*batch.examine(name, data))
+    except LocalFault as exc:
+        fault = exc
+    except Exception as crash:  # noqa: BLE001  it becomes the result
+        fault = LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
+    fault.finding = fault.finding.at(fault.path or name)
+    return Outcome(name, fault)
+
+
+def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Subject:
+    """Return the trusted issuer whose origin holds the card's first interface, or nobody.
+
+    The card itself names the interface, so this says only by whose keys to judge it: a verdict
+    ``trusted`` means that the card is of that issuer, which the report names. To ask for the card
+    of one issuer, name the issuer.
+    """
+    try:
+        first = current_interfaces(Card.from_bytes(untrusted_bytes).document)[:1]
+        issuer = policy.find(Subject(url=str(first[0].url))) if first else None
+    except InputRefused:  # no card, or an interface that nobody may call
+        return Subject()
+    return Subject() if issuer is None or issuer.is_holder else Subject(issuer=issuer.name)

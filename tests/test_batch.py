@@ -10,13 +10,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardsign.batch import Batch, Outcome, subject_by_origin, verify_many
+from cardsign.batch import verify_many
 from cardsign.errors import FileFault, LocalFault
+from cardsign.inputs import Batch, Outcome, attempt, subject_by_origin
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
@@ -53,17 +55,12 @@ def cards(tmp_path: Path) -> list[Path]:
     return [tmp_path / name for name in (*made, "absent.json")]
 
 
-def unchanged(outcome: Outcome) -> Outcome:
-    """What is wanted of an outcome here; a worker can import it."""
-    return outcome
-
-
 def judged(cards: list[Path], names: Iterable[str], expect: Subject | None = None, jobs: int = 1):
     """What comes of the cards by that policy."""
     verifier = Verifier(policy_of(names), clock=lambda: NOW)
     batch = Batch(verifier, expect or Subject(), by_origin=True)
     files = [(str(card), "") for card in cards]
-    return list(verify_many(files, batch, unchanged, jobs=jobs))
+    return list(verify_many(files, partial(attempt, batch), jobs=jobs))
 
 
 def spoken(outcome: Outcome) -> str:
@@ -150,7 +147,7 @@ def many(tmp_path: Path) -> Callable[..., Iterator[Outcome]]:
             (tmp_path / word).write_bytes(dump(card))
         batch = Batch(Deadly(policy_of(KEYS)), by_origin=True)
         files = [(str(tmp_path / word), "") for word in words]
-        return verify_many(files, batch, unchanged, jobs=2)
+        return verify_many(files, partial(attempt, batch), jobs=2)
 
     return begin
 

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,6 @@ from cardsign.cli.frame import STDIO, Answer, Group, moment, safe, say, show
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE
 from cardsign.findings import SEVERITIES, cap_findings, counted, cut
-from cardsign.inputs import load_card
 from cardsign.jose.keys import JwkSet
 from cardsign.lint.cards import GROUPS, LAYERS, CardReport, LintReport, lint_card
 from cardsign.lint.portability import FixResult, fix
@@ -322,9 +322,7 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
     if live and tools is not None:
         raise UsageFault("usage.conflict", "--live is for NEW, not for --tools")
 
-    def read(name: str) -> bytes:
-        return load_card(name, insecure=insecure) if is_url(name) else frame.read_input(name)
-
+    read = partial(frame.read_input, insecure=insecure)
     names = (old, str(new or tools))
     if tools is not None:
         manifest = frame.read_input(tools, max_bytes=MAX_MANIFEST_BYTES)

@@ -489,16 +489,21 @@ def read_pairs(option: str, form: str, texts: Iterable[str], *, hint: str = "") 
 # Files, and what is asked.
 
 
-def read_input(name: str, *, max_bytes: int | None = None) -> bytes:
+def read_input(name: str, *, max_bytes: int | None = None, insecure: bool | None = None) -> bytes:
     """Return a file's bytes, or standard input's for ``-``; one byte over the limit at most.
 
-    The limit is that of a card where none is named.
+    The limit is that of a card where none is named. A URL is refused, unless `insecure` says
+    whether this machine may be asked without TLS: then the card there is fetched.
     """
     from cardsign.card.strictjson import MAX_CARD_BYTES  # no help page reads a file
     from cardsign.files import read_bytes
     from cardsign.urls import is_url
 
     max_bytes = max_bytes or MAX_CARD_BYTES
+    if is_url(name) and insecure is not None:
+        from cardsign.net.fetch import fetch_card
+
+        return fetch_card(name, fetch_settings(insecure)).untrusted_body
     if is_url(name):
         hint = "Fetch it first: cardsign fetch URL -o card.json, or curl -O URL for another file."
         raise UsageFault("usage.invalid", "expected a file, and found a URL", path=name, hint=hint)

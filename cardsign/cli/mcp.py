@@ -22,7 +22,6 @@ from cardsign.cli.frame import say
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, require
-from cardsign.inputs import load_card
 from cardsign.inspect import inspect_card, inspect_url
 from cardsign.jose.keys import JwkSet
 from cardsign.lint.cards import lint_card
@@ -105,7 +104,7 @@ class _Tools:
 
     def _bytes(self, card: str) -> bytes:
         if is_url(card):
-            return load_card(card, insecure=self.named.insecure)
+            return frame.read_input(card, insecure=self.named.insecure)
         return card.encode(errors="surrogatepass")
 
     def verify(self, card: CardText, issuer: Name = "") -> dict[str, Any]:

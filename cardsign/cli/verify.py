@@ -11,14 +11,14 @@ from typing import Any, Final, TypeAlias
 import click
 
 from cardsign import errors
-from cardsign.batch import Batch, Outcome, attempt, heaviest, verify_many
+from cardsign.batch import verify_many
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import STDIO, Answer, Group, is_json, say, show
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.findings import Finding, counted
-from cardsign.inputs import list_cards
+from cardsign.inputs import Batch, Data, Outcome, attempt, list_cards
 from cardsign.times import read_stamp, utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS
@@ -110,19 +110,20 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     if is_json() and policy:
         say(f"judged {policy}")
     style = "quiet" if frame.is_quiet() else "verbose" if verbose else "short"
-    view = partial(_view, style="json" if is_json() else style, policy=policy, is_many=is_many)
+    style = "json" if is_json() else style
     if output is None:
+        judge = partial(_judge, batch, style, policy, is_many)
         jobs, cluster = options["jobs"], options["cluster"]
-        views = verify_many(card_files, batch, view, jobs=jobs, cluster=cluster)
+        views = verify_many(card_files, judge, jobs=jobs, cluster=cluster)
     else:  # the octets of the payload: their SHA-256 is `payload_sha256`
-        (outcome,) = verify_many(card_files, batch, lambda outcome: outcome)
+        (outcome,) = verify_many(card_files, partial(attempt, batch))
         if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
             frame.write_output(output, jcs(outcome.result.card), is_exact=True)
-        views = iter([view(outcome)])
+        views = iter([_view(outcome, style, policy, is_many)])
     statuses = _show_each(views, err=output == STDIO)
     if is_many:
         say(_summarize(statuses))
-    return heaviest(statuses)
+    return _heaviest(statuses)
 
 
 #: What is printed of one card: the exit status of its verdict, why there is none, and finished
@@ -130,7 +131,13 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 View: TypeAlias = tuple[int, LocalFault | None, str]
 
 
-def _view(outcome: Outcome, *, style: str, policy: str, is_many: bool) -> View:
+def _judge(
+    batch: Batch, style: str, policy: str, is_many: bool, name: str, untrusted_data: Data
+) -> View:
+    return _view(attempt(batch, name, untrusted_data), style, policy, is_many)
+
+
+def _view(outcome: Outcome, style: str, policy: str, is_many: bool) -> View:
     """Return what is printed of a card; of a trusted one among many a line is enough."""
     name, report = outcome
     lines: Iterable[str] = ()
@@ -176,12 +183,17 @@ def _show_each(views: Iterable[View], *, err: bool = False) -> list[int]:
     return statuses
 
 
+#: What exit statuses mean of a card. Of several cards the last of these that occurs counts.
 _OUTCOMES: Final = {
     errors.EXIT_OK: "trusted",
-    errors.EXIT_NOT_TRUSTED: "not trusted",
     errors.EXIT_NO_VERDICT: "without a verdict",
+    errors.EXIT_NOT_TRUSTED: "not trusted",
     errors.EXIT_LOCAL_FAULT: "not verified because of a fault here",
 }
+
+
+def _heaviest(statuses: Iterable[int]) -> int:
+    return max(statuses, key=list(_OUTCOMES).index, default=errors.EXIT_OK)
 
 
 def _summarize(statuses: Sequence[int], of: str = "") -> str:
@@ -307,7 +319,7 @@ def verify_peers(
     alarmed = [issuer.peer for issuer, outcome in checked if _has_alarm(outcome)]
     say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
     required = (outcome for issuer, outcome in checked if issuer.peer == "required")
-    status = heaviest(outcome.result.exit_status for outcome in required)
+    status = _heaviest(outcome.result.exit_status for outcome in required)
     needs_action = "required" in alarmed and status != errors.EXIT_LOCAL_FAULT
     return errors.EXIT_NOT_TRUSTED if needs_action else status
 

@@ -6,18 +6,20 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardsign.batch import Batch, Outcome, verify_many
+from cardsign.batch import verify_many
 from cardsign.errors import LocalFault, UsageFault
+from cardsign.inputs import Batch, Outcome, attempt
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
 from tests.support import dump, signed
-from tests.test_batch import KEYS, card_of, policy_of, spoken, unchanged
+from tests.test_batch import KEYS, card_of, policy_of, spoken
 
 pytestmark = pytest.mark.needs_dask
 
@@ -75,10 +77,10 @@ def test_a_worker_that_is_killed_loses_no_card(tmp_path: Path) -> None:
     policy = policy_of(KEYS)
     with cluster(tmp_path) as url:
         outcomes = list(
-            verify_many(cards, Batch(Deadly(policy), by_origin=True), unchanged, cluster=url)
+            verify_many(cards, partial(attempt, Batch(Deadly(policy), by_origin=True)), cluster=url)
         )
     assert (tmp_path / "flag").exists()
-    here = list(verify_many(cards, Batch(Verifier(policy), by_origin=True), unchanged))
+    here = list(verify_many(cards, partial(attempt, Batch(Verifier(policy), by_origin=True))))
     assert [*map(spoken, outcomes)] == [*map(spoken, here)]
     assert [outcome.name for outcome in outcomes] == [card[0] for card in cards]
 
@@ -88,7 +90,7 @@ def test_a_card_that_ends_its_workers_ends_the_run(tmp_path: Path) -> None:
     cards = make_cards(tmp_path, 40, deadly=20, word="deadly always")
     batch, outcomes = Batch(Deadly(policy_of(KEYS)), by_origin=True), list[Outcome]()
     with cluster(tmp_path, deaths=0) as url:
-        judged = verify_many(cards, batch, unchanged, cluster=url)
+        judged = verify_many(cards, partial(attempt, batch), cluster=url)
         with pytest.raises(LocalFault) as ended:
             outcomes.extend(judged)
     assert ended.value.code == "cluster.unreachable"
@@ -117,8 +119,9 @@ def test_tls_is_required_of_both_sides(tmp_path: Path) -> None:
         assert url.startswith("tls://")
         with dask.config.set(here):
             assert (
-                spoken(next(iter(verify_many(cards, batch, unchanged, cluster=url)))) == "trusted"
+                spoken(next(iter(verify_many(cards, partial(attempt, batch), cluster=url))))
+                == "trusted"
             )
         with pytest.raises(UsageFault, match="needs certificates") as refused:
-            list(verify_many(cards, batch, unchanged, cluster=url))
+            list(verify_many(cards, partial(attempt, batch), cluster=url))
     assert "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in refused.value.hint
