@@ -18,9 +18,10 @@ import pytest
 from cardsign.errors import CardsignError, FileFault
 from tests.crash.commands import CASES, Folder, NothingDue, check, private_keys
 from tests.crash.recording import Tree, read_tree, recorded, write_tree
+from tests.spoilt_cards import EXAMPLES
 
 #: Under `nox -s nightly` every command is killed before each of its changes, not only three.
-NIGHTLY = int(os.environ.get("CARDSIGN_EXAMPLES", "400")) >= 40_000
+NIGHTLY = EXAMPLES >= 40_000
 KILLED = (
     tuple(CASES) if NIGHTLY else ("generate, another key", "publish, again", "rotate, activating")
 )

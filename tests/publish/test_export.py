@@ -17,16 +17,13 @@ from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
 from tests.publish.publications import NOW, PUBLIC, failing_after, publish_cards, sign, with_skill
 
-
-@pytest.fixture(scope="module")
-def key() -> PrivateKey:
-    return PrivateKey.generate("ES256")
+KEY, SUCCESSOR = (PrivateKey.generate("ES256") for _ in range(2))
 
 
 @pytest.fixture
-def generation(tmp_path: Path, key: PrivateKey) -> Generation:
+def generation(tmp_path: Path) -> Generation:
     """A card with an extended one."""
-    return publish_cards(tmp_path / "pub", key, PUBLIC, "staff")
+    return publish_cards(tmp_path / "pub", KEY, PUBLIC, "staff")
 
 
 @pytest.fixture
@@ -104,12 +101,11 @@ def test_no_export_goes_through_a_link(out: Path, generation: Generation, name: 
 
 @pytest.mark.parametrize("operations", range(6))
 def test_a_host_that_fails_in_the_middle_serves_a_card_that_verifies(
-    operations: int, out: Path, tmp_path: Path, key: PrivateKey
+    operations: int, out: Path, tmp_path: Path
 ) -> None:
     """While keys change hands, as a new card by a new key is exported; a new try mends it."""
-    successor = PrivateKey.generate("ES256")
-    both, only = JwkSet.of([key.public, successor.public]), JwkSet.of([successor.public])
-    new = sign(with_skill(PUBLIC, "new"), successor)
+    both, only = JwkSet.of([KEY.public, SUCCESSOR.public]), JwkSet.of([SUCCESSOR.public])
+    new = sign(with_skill(PUBLIC, "new"), SUCCESSOR)
     for step in (Documents(new, both), Documents(new, only)):
         following = publish_generation(step, tmp_path / "keys", now=NOW)
         with failing_after(operations, "replace", "rename"), suppress(FileFault):

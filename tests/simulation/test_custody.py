@@ -8,7 +8,6 @@ caches, and the thief shows them whatever he can sign.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -34,12 +33,13 @@ from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release, sign_release
 from cardsign.urls import CARD_PATH
 from tests.issuer.site import ORIGIN, RECOVERY, Site, begun, peer_of
+from tests.spoilt_cards import EXAMPLES
 from tests.support import PORTABLE, dump
 
 pytestmark = pytest.mark.usefixtures("cheap")
 
 ROLES: Final[tuple[Role, ...]] = ("root", "card", "release")
-WORLDS: Final = max(1, min(12, int(os.environ.get("CARDSIGN_EXAMPLES", "400")) // 400))
+WORLDS: Final = max(1, min(12, EXAMPLES // 400))
 CACHED: Final = timedelta(hours=24)  # the most that a cache may keep
 
 

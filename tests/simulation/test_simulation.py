@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,10 +21,10 @@ from tests.simulation import world
 from tests.simulation.clockwork import Broken
 from tests.simulation.issuer import URL, Issuer
 from tests.simulation.world import simulate
+from tests.spoilt_cards import EXAMPLES
 
 #: Without a fault a world is simulated once, whichever test asks for it.
 world_of: Final = functools.cache(simulate)
-EXAMPLES: Final = int(os.environ.get("CARDSIGN_EXAMPLES", "400"))
 #: In all: 20,000 under `.ci/run`, which sets 2,000 examples, and a million by night.
 VERIFICATIONS: Final = 1_000_000 if EXAMPLES >= 40_000 else min(20_000, 10 * EXAMPLES)
 PARTS: Final = (1_000, 2_000, 3_000, 4_000)  # first seeds; two processes share them
