@@ -1,4 +1,4 @@
-"""States, publications and times in few words, and how far a rotation has come."""
+"""States, publications and times in few words."""
 
 from __future__ import annotations
 
@@ -128,39 +128,3 @@ def do(state: StoreState, action: str, name: str, at: float) -> StoreState:
     step = due(state, action, name, at)
     assert step, f"{action} {name} is not due"
     return fold_all(state, take(state, step, QUICK, after(at)), after(at))
-
-
-# How far a rotation has come.
-
-ELSEWHERE = {"custody": "file:two", "blob": BLOB}
-PROGRAM = "exec:/usr/local/bin/sign"
-
-
-def first_two() -> StoreState:
-    """`one` is active, `two` prepublished; neither was ever published."""
-    return enter(EMPTY, "one", "two")
-
-
-def seen() -> StoreState:
-    """Both are in a publication of 12:00:00, the card of which `one` has signed."""
-    return record(first_two(), published(NOON, ["one", "two"], ["one"]))
-
-
-def activated() -> StoreState:
-    """`two` was activated as soon as that was lawful; `one` retires."""
-    return do(seen(), "activate", "two", 210)
-
-
-def resigned() -> StoreState:
-    """And ten seconds later both have signed what is published."""
-    return record(activated(), published(after(220), ["one", "two"]))
-
-
-def relieved() -> StoreState:
-    """`one` has stopped signing, and what is published is signed by `two` alone."""
-    return record(resigned(), published(after(470), ["one", "two"], ["two"]))
-
-
-def retired() -> StoreState:
-    """`one` has left the key set at the first lawful moment."""
-    return do(relieved(), "retire", "one", 530)

@@ -13,15 +13,16 @@ from cardsign.keys import agenda
 from cardsign.keys.agenda import Step, cards_to_sign, find_wait, record_publication, steps, take
 from cardsign.keys.ledger import TRANSITIONS, StoreState, custody_group, fold_all
 from cardsign.times import stamp
-from tests.keys import states
 from tests.keys.elsewhere import refusal
 from tests.keys.states import (
+    BLOB,
     EMPTY,
     NOON,
     QUICK,
     SERIES,
     after,
     change,
+    do,
     due,
     enter,
     list_keys,
@@ -31,8 +32,16 @@ from tests.keys.states import (
 )
 from tests.support import each_case
 
-TWO, SEEN, ACTIVATED = states.first_two(), states.seen(), states.activated()
-RESIGNED, RELIEVED, RETIRED = states.resigned(), states.relieved(), states.retired()
+ELSEWHERE: dict[str, Any] = {"custody": "file:two", "blob": BLOB}
+EACH = partial(published, kids=["one", "two"])
+# A rotation: both keys are published, then `two` is activated as soon as that is lawful, has signed
+# what is published, signs it alone, and `one` has left the key set.
+TWO = enter(EMPTY, "one", "two")
+SEEN = record(TWO, EACH(NOON, signed_by=["one"]))
+ACTIVATED = do(SEEN, "activate", "two", 210)
+RESIGNED = record(ACTIVATED, EACH(after(220)))
+RELIEVED = record(RESIGNED, EACH(after(470), signed_by=["two"]))
+RETIRED = do(RELIEVED, "retire", "one", 530)
 ROOT: dict[str, Any] = {"roles": ("root",)}
 RELEASE: dict[str, Any] = {"roles": ("release",)}
 AWAY: dict[str, Any] = {"custody": "exec:/usr/local/bin/sign"}
@@ -67,7 +76,7 @@ STATES: dict[str, tuple[StoreState, str]] = {
     "but no root key": (ROOT_TOO, "revoked revoked active"),
     "nor a release key that has to tell of them": (TELLING, "revoked revoked active"),
     "one that has nobody to tell of ends": (
-        revoke(enter(TWO, "r", **RELEASE, **states.ELSEWHERE), "r", "compromised"),
+        revoke(enter(TWO, "r", **RELEASE, **ELSEWHERE), "r", "compromised"),
         "active prepublished revoked",
     ),
     "a standby that ends changes nothing else": (revoke(TWO, "two", "ceased"), "active revoked"),
@@ -120,7 +129,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 def test_what_may_not_be_done(attempt: Callable[[], object], code: str) -> None:
     """The twins are a new custody, and a key's beginning that no other has."""
     assert refusal(attempt) == code
-    assert enter(STOLEN, "new", **states.ELSEWHERE).find("new")
+    assert enter(STOLEN, "new", **ELSEWHERE).find("new")
     assert TIDES.find(TIDES.find("ebb").thumbprint[:6]).kid == "ebb"
 
 
@@ -151,7 +160,7 @@ def test_a_theft_is_not_forgotten() -> None:
     assert revoke(STOLEN, "one", "compromised", 2) == STOLEN
     assert {key.revoked_because for key in STOLEN.keys} == {"compromised", None}
     root = ROOT_TOO.find("root")
-    sealed_anew = {"event": "resealed", "key": root.thumbprint, **states.ELSEWHERE}
+    sealed_anew = {"event": "resealed", "key": root.thumbprint, **ELSEWHERE}
     assert fold_all(ROOT_TOO, [sealed_anew], after(3)).find("root").is_stolen
 
 
@@ -223,7 +232,6 @@ def test_an_endpoint_that_a_card_has_left_is_waited_for_no_more() -> None:
 
 # When a step is due.
 
-EACH = partial(published, kids=["one", "two"])
 LONG = record(TWO, EACH(NOON, max_age=1000))
 SHORT = record(LONG, EACH(after(1)))  # while caches hold the one before
 LOST = record(SEEN, published(after(100), ["one"]))
@@ -284,7 +292,7 @@ def test_what_has_no_date_is_waited_for_however_long_it_takes(
 def thieved(*names: str) -> StoreState:
     """A stolen key, a keyset that lists no key, and new keys elsewhere."""
     state = list_keys(revoke(TWO, "one", "compromised", 100), 1)
-    return enter(state, *names, at=200, **states.ELSEWHERE)
+    return enter(state, *names, at=200, **ELSEWHERE)
 
 
 TOLD = revoke(enter(TWO, "r", "r2", **RELEASE), "one", "compromised", 100)
