@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 Severity = Literal["error", "warning", "note"]
 #: The gravest first.
@@ -213,18 +213,9 @@ class Finding:
         }
 
 
-class ScanResult(NamedTuple):
-    """One card or file, and what code scanning is told of it.
-
-    Attributes:
-        name: A path, a URL, or ``-`` for standard input.
-        findings: What is the case with it.
-        accepted: Findings that a waiver accepts, each with its reason.
-    """
-
-    name: str
-    findings: Sequence[Finding]
-    accepted: Sequence[tuple[Finding, str]] = ()
+#: What code scanning is told of one card or file: its name (a path, a URL, or ``-`` for standard
+#: input), what is the case with it, and what a waiver accepts, each with its reason.
+ScanResult: TypeAlias = tuple[str, Sequence[Finding], Sequence[tuple[Finding, str]]]
 
 
 def rate_findings(findings: Sequence[Finding], *, trusted: bool) -> tuple[Finding, ...]:

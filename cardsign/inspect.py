@@ -147,7 +147,7 @@ class Inspection:
 
     def scan_results(self) -> Iterator[ScanResult]:
         """Yield the report for code scanning."""
-        yield ScanResult(self.name, cap_findings((*self._findings, *self.service)))
+        yield self.name, cap_findings((*self._findings, *self.service)), ()
 
     def lines(self) -> Iterator[str]:
         """Yield the report for a person."""

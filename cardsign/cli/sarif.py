@@ -29,11 +29,11 @@ def sarif_log(subjects: Iterable[ScanResult], status: int) -> dict[str, Any]:
         status: What the command exits with.
     """
     results: list[dict[str, Any]] = []
-    for subject in subjects:
-        results += (_result(finding, subject.name) for finding in subject.findings)
-        for finding, reason in subject.accepted:
-            accepted = {"kind": "external", "justification": safe(reason, limit=_MAX_TEXT)}
-            results.append(_result(finding, subject.name) | {"suppressions": [accepted]})
+    for name, findings, accepted in subjects:
+        results += (_result(finding, name) for finding in findings)
+        for finding, reason in accepted:
+            waiver = {"kind": "external", "justification": safe(reason, limit=_MAX_TEXT)}
+            results.append(_result(finding, name) | {"suppressions": [waiver]})
     rules = [_rule(code) for code in dict.fromkeys(row["ruleId"] for row in results)]
     run = {
         "tool": {"driver": {"name": "cardsign", "version": __version__, "rules": rules}},
@@ -89,9 +89,9 @@ _LEVELS: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "
 
 def annotation_lines(subjects: Iterable[ScanResult]) -> Iterator[str]:
     """Yield workflow commands of GitHub; a card's words cannot end one or begin another."""
-    for subject in subjects:
-        file = _escape(subject.name, 1000).replace(":", "%3A").replace(",", "%2C")
-        for finding in subject.findings:
+    for name, findings, _ in subjects:
+        file = _escape(name, 1000).replace(":", "%3A").replace(",", "%2C")
+        for finding in findings:
             line, column = finding.place.line, finding.place.column
             place = f",line={line}" if line else ""
             place += f",col={column}" if line and column else ""

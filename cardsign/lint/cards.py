@@ -161,7 +161,7 @@ class LintReport:
     def scan_results(self) -> Iterator[ScanResult]:
         """Yield the report for code scanning."""
         for card in self.cards:
-            yield ScanResult(card.name, card.findings, card.waived)
+            yield card.name, card.findings, card.waived
 
 
 def lint_card(

@@ -16,7 +16,7 @@ import pytest
 
 from cardsign.cli.frame import confirm, json_text, run, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
-from cardsign.findings import Finding, Place, ScanResult, list_findings
+from cardsign.findings import Finding, Place, list_findings
 from cardsign.inspect import as_html
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
@@ -272,10 +272,10 @@ def test_a_position_without_a_column_is_said_without() -> None:
     """In text, and SARIF has no null."""
     finding = Finding("json.syntax", "it ends", Place("/name", 3))
     assert (finding.worded, str(finding.place)) == ("it ends (line 3)", "/name, line 3")
-    log = sarif_log([ScanResult("card.json", [finding])], 1)
+    log = sarif_log([("card.json", [finding], ())], 1)
     (location,) = log["runs"][0]["results"][0]["locations"]
     assert location["physicalLocation"]["region"] == {"startLine": 3}
-    (annotation,) = annotation_lines([ScanResult("card.json", [finding])])
+    (annotation,) = annotation_lines([("card.json", [finding], ())])
     assert annotation.startswith("::error file=card.json,line=3,title=json.syntax::")
 
 
@@ -290,7 +290,7 @@ def test_a_position_without_a_column_is_said_without() -> None:
 )
 def test_sarif_names_a_card_by_a_uri(name: str, uri: str) -> None:
     """Every reader finds it, and sees no password."""
-    log = sarif_log([ScanResult(name, [Finding("json.syntax", "it ends")])], 1)
+    log = sarif_log([(name, [Finding("json.syntax", "it ends")], ())], 1)
     (location,) = log["runs"][0]["results"][0]["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == uri
 
