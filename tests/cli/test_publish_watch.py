@@ -1,18 +1,19 @@
-"""`publish --watch` as a process of its own: it follows the sources of a card and the settings."""
+"""`publish --watch`: it follows the sources of a card and the settings."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from cardsign.publish.generation import load_current
 from tests.cli.conftest import Cardsign, run
 from tests.support import PORTABLE
 
+PUBLIC = Path("public")
 AGENT = {**PORTABLE, "skills": [], "capabilities": {}}
 BUILT = """
 [build]
@@ -24,52 +25,53 @@ signed = "signed.json"
 """
 
 
-def wait_until(is_done: Callable[[], object]) -> None:
-    """Wait for an event, generously."""
-    for _ in range(600):
-        if is_done():
-            return
-        time.sleep(0.2)
-    raise AssertionError("it did not happen")
-
-
-def write_skill(description: str) -> None:
-    """The source of the card: a skill's file."""
+def write_sources(description: str) -> None:
+    """The two sources of the card: an agent, and a skill's file."""
+    Path("agent.json").write_text(json.dumps(AGENT))
     text = f"---\nname: tides\ndescription: {description}\n---\nRead the table.\n"
     Path("skills/tides/SKILL.md").write_text(text)
 
 
-def test_L4_a_watcher_follows_the_source_and_the_settings(cardsign: Cardsign, cheap: None) -> None:
+def published() -> dict[str, bytes]:
+    """Every byte of the publication."""
+    return {str(path): path.read_bytes() for path in PUBLIC.rglob("*") if path.is_file()}
+
+
+def changes(settings: Path) -> Iterator[None]:
+    """What happens between two looks, and what is published then; a fault lasts for two of them."""
+    text, first = settings.read_text(), published()
+    Path("agent.json").write_text("{")
+    yield
+    yield
+    assert published() == first
+    write_sources("Says when it goes.")
+    yield
+    second = published()
+    assert b"Says when it goes." in load_current(PUBLIC).card
+    settings.write_text(text.replace("[build]", "[bild]"))
+    yield
+    yield
+    assert published() == second
+    Path("other.json").write_text(json.dumps({**AGENT, "description": "Another source."}))
+    settings.write_text(text.replace('"agent.json"', '"other.json"'))
+    yield
+    assert b"Another source." in load_current(PUBLIC).card
+    raise KeyboardInterrupt
+
+
+def test_L4_a_watcher_follows_the_source_and_the_settings(
+    cardsign: Cardsign, cheap: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both are read at each look; while one is broken, the last good card stays."""
-    public, messages, settings = Path("public"), Path("messages"), Path("cardsign.toml")
     Path("skills/tides").mkdir(parents=True)
-    write_skill("Says when the water comes.")
-    Path("agent.json").write_text(json.dumps(AGENT))
+    write_sources("Says when the water comes.")
     run(cardsign("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key"))
-    text = settings.read_text() + BUILT
-    settings.write_text(text)
-
-    def stays(message: str) -> None:
-        before = {path: path.read_bytes() for path in public.rglob("*") if path.is_file()}
-        wait_until(lambda: message in messages.read_text())
-        assert {path: path.read_bytes() for path in public.rglob("*") if path.is_file()} == before
-
-    command = [sys.executable, "-m", "cardsign", "publish", "--watch", "--every", "1"]
-    with messages.open("wb") as err, subprocess.Popen(command, stderr=err) as watcher:
-        try:
-            wait_until((public / "current").exists)
-            Path("agent.json").write_text("{")
-            stays("what is published stays")
-            write_skill("Says when it goes.")
-            Path("agent.json").write_text(json.dumps(AGENT))
-            wait_until(lambda: b"Says when it goes." in load_current(public).card)
-            settings.write_text(text.replace("[build]", "[bild]"))
-            stays("bild")
-            Path("other.json").write_text(json.dumps({**AGENT, "description": "Another source."}))
-            settings.write_text(text.replace('"agent.json"', '"other.json"'))
-            wait_until(lambda: b"Another source." in load_current(public).card)
-            assert watcher.poll() is None
-            assert messages.read_text().count("what is published stays") == 1
-            assert messages.read_text().count("bild") == 1
-        finally:
-            watcher.terminate()
+    settings = Path("cardsign.toml")
+    settings.write_text(settings.read_text() + BUILT)
+    looks = changes(settings)
+    pause = SimpleNamespace(wait=lambda seconds: next(looks))
+    monkeypatch.setattr("cardsign.cli.project.threading", SimpleNamespace(Event=lambda: pause))
+    ended = cardsign("publish", "--watch")
+    assert (ended.status, ended.err.count("cardsign: stopped")) == (2, 1), ended.err
+    assert ended.err.count("what is published stays") == 1
+    assert ended.err.count("bild") == 1
