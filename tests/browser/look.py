@@ -1,6 +1,7 @@
 """Look at pages in Chromium, in both themes and two sizes; print what is wrong as JSON.
 
-Runs in an environment of its own, which has playwright: look.py AXE URL...
+Runs in an environment of its own, which has playwright: look.py AXE FOLDER URL...
+The folder gets a picture of each page for each theme and size.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SIZES = {"desktop": (1100, 860), "phone": (390, 844)}
 HEADINGS = "[...document.querySelectorAll('h1,h2')].map(heading => heading.innerText)"
 
 
-def look(browser: Browser, url: str, theme: str, size: str, axe: str) -> object:
+def look(browser: Browser, url: str, theme: str, size: str, axe: str, picture: str) -> object:
     """What one theme and size of a page shows."""
     width, height = SIZES[size]
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
@@ -27,6 +28,7 @@ def look(browser: Browser, url: str, theme: str, size: str, axe: str) -> object:
     page.on("dialog", lambda dialog: (messages.append("dialog"), dialog.dismiss()))
     page.on("request", lambda request: requests.append(request.url))
     answer = page.goto(url)
+    page.screenshot(path=f"{picture}-{size}-{theme}.png")
     too_wide = page.evaluate("document.documentElement.scrollWidth") - width
     page.evaluate(axe + ";0")
     report = page.evaluate("axe.run()")
@@ -44,7 +46,7 @@ def look(browser: Browser, url: str, theme: str, size: str, axe: str) -> object:
     return shown
 
 
-def main(axe: str, *urls: str) -> None:
+def main(axe: str, folder: str, *urls: str) -> None:
     """Print what each page shows, in each theme and size."""
     rules = Path(axe).read_text("utf-8")
     with sync_playwright() as driver:
@@ -52,8 +54,11 @@ def main(axe: str, *urls: str) -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         pages = [
-            [look(browser, url, *way, rules) for way in product(("light", "dark"), SIZES)]
-            for url in urls
+            [
+                look(browser, url, theme, size, rules, f"{folder}/page-{number}")
+                for theme, size in product(("light", "dark"), SIZES)
+            ]
+            for number, url in enumerate(urls)
         ]
         browser.close()
     print(json.dumps(pages))

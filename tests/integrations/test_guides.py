@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from cardsign import NotTrusted, discover
+from cardsign import JwkSet, NotTrusted, canonicalize, discover, verify_card
+from cardsign.jose.keys import PublicKey
 from cardsign.urls import CARD_PATH
 from tests.net.authorities import Authority
 from tests.net.internet import Host, Network, Request
@@ -148,3 +149,27 @@ def test_the_fastapi_guide(agent: Host) -> None:
     agent.answers = {CARD_PATH: http(sign(CARD, key("mallory")))}
     refused = asyncio.run(visit())
     assert (refused.status_code, "key.unknown" in refused.text) == (502, True)
+
+
+def test_who_migrates_keeps_scripts() -> None:
+    """A card that a script signs with PyJWT, as migrate.md says, is trusted as it always was."""
+    jwt = pytest.importorskip("jwt")
+    private = ec.generate_private_key(ec.SECP256R1())
+    jwks = JwkSet.of([PublicKey.from_cryptography(private.public_key(), kid="card-2025")])
+    payload = canonicalize(json.dumps(PUBLIC).encode(), profile="served-as-is").data
+
+    def verify(*, detached: bool = False, **changed: str) -> Mapping[str, Any]:
+        header = {"kid": "card-2025", "typ": "JOSE"}
+        encoded = jwt.api_jws.encode(
+            payload, private, "ES256", header, is_payload_detached=detached
+        )
+        protected, _, signature = encoded.split(".")
+        signatures = [{"protected": protected, "signature": signature}]
+        data = json.dumps({**PUBLIC, **changed, "signatures": signatures}).encode()
+        return verify_card(data, jwks=jwks)
+
+    assert verify()["name"] == PUBLIC["name"]
+    with pytest.raises(NotTrusted, match=r"^sig\.bad"):
+        verify(name="Pirates")
+    with pytest.raises(NotTrusted, match=r"^sig\.crit"):
+        verify(detached=True)  # as the page says

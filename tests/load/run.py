@@ -1,6 +1,6 @@
 """Load with faults: many requests on loopback while everything around the server goes wrong.
 
-New generations, new keys, broken generations, killed workers and new settings come in between.
+New generations, new keys, broken generations, killed workers and a stopped Redis come in between.
 Counted are wrong bytes, answers older than one that the same client has seen, errors of the server,
 and memory; anything wrong is exit status 1.
 
@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import http.client
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -27,13 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
 from tests.publish.publications import PUBLIC, publish_cards
-from tests.server.programs import Running, running
+from tests.server.programs import Running, free_port, redis, running
 from tests.server.served import write_tokens
 
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
 CLIENTS = 4
-FAULTS = ("publish", "break", "rotate", "kill", "reload", "publish")
+FAULTS = ("publish", "break", "rotate", "kill", "reload", "publish", "redis")
+HAS_REDIS = shutil.which("redis-server") is not None
 
 
 class Load:
@@ -51,6 +53,7 @@ class Load:
         self.answers, self.wrong = Counter[tuple[str, int]](), Counter[str]()
         self.lock, self.key = threading.Lock(), PrivateKey.generate("ES256")
         self.versions: dict[bytes, int] = {}
+        self.redis, self.redis_port, self.has_redis = contextlib.ExitStack(), free_port(), False
         self.token, line = create_token("staff")
         write_tokens(folder, line)
         self.publish()
@@ -83,6 +86,16 @@ class Load:
             _, *others = sorted(server.workers)
             for worker in others[:1]:  # else nobody would be left to answer
                 os.kill(worker, signal.SIGKILL)
+        elif HAS_REDIS:
+            self.turn_redis()
+
+    def turn_redis(self) -> None:
+        """Stop Redis, or start one."""
+        self.has_redis = not self.has_redis
+        if self.has_redis:
+            self.redis.enter_context(redis(self.folder, self.redis_port))
+        else:
+            self.redis.close()
 
     def ask(self, port: int) -> None:
         """Ask until nothing is left to ask."""
@@ -114,8 +127,13 @@ class Load:
 
     def run(self, rounds: int) -> tuple[int, int]:
         """Everything, with so many rounds of faults spread over it; memory before and after."""
+        settings = 'token_file = "tokens"\nworkers = 2\n'
+        if HAS_REDIS:
+            storage = f"redis://127.0.0.1:{self.redis_port}"
+            settings += f'rate = "1000000/second"\nrate_storage = "{storage}"\n'
+            self.turn_redis()
         faults, total = FAULTS * rounds, sum(self.left.values())
-        with running(self.folder, 'token_file = "tokens"\nworkers = 2\n') as server:
+        with self.redis, running(self.folder, settings) as server:
             clients = [
                 threading.Thread(target=self.ask, args=(server.port,)) for _ in range(CLIENTS)
             ]

@@ -182,6 +182,13 @@ def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> It
         **changes,
     }.items():
         config = config.replace(old, new)
+    with run_nginx(folder, config, port):
+        yield f"https://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def run_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
+    """nginx with these servers, once it listens on the port."""
     places = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     config = "\n".join([*(f"{place}_temp_path {folder}/{place};" for place in places), config])
     user = "user root;" if os.getuid() == 0 else ""
@@ -195,7 +202,7 @@ def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> It
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     with ended(process):
         wait_for(port, process)
-        yield f"https://127.0.0.1:{port}"
+        yield
 
 
 def asking(authority: Authority, certificate: Path | None = None) -> httpx.Client:

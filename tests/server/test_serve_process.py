@@ -486,6 +486,27 @@ def test_an_operator_gives_cards_to_an_issuers_callers(
     assert token not in server.log_path.read_text()
 
 
+def test_an_issuer_that_gives_no_answer_keeps_nobody_else_waiting(
+    published: Published, tmp_path: Path
+) -> None:
+    """Who asks for the public card or for health needs none of the threads that wait for it."""
+    (tmp_path / "pub").symlink_to(published.folder / "pub")
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
+        silent.settimeout(PATIENCE)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/introspect"
+        settings = (
+            f'[[provider]]\ntype = "http_verifier"\nurl = "{url}"\nopens = "{AUDIENCE}"\n'
+            "insecure_loopback_http = true\n"
+        )
+        with running(tmp_path, settings) as server:
+            waiting = pool.submit(server.get, EXTENDED, Authorization="Bearer opaque")
+            with silent.accept()[0]:
+                for path in (CARD, "/healthz"):
+                    assert server.get(path).status_code == 200
+                assert not waiting.done()
+                assert waiting.result().status_code == 503
+
+
 ASKING = ServerSettings(
     providers=(ProviderSettings(type="http_verifier", url="https://login.example", opens="a"),)
 )
