@@ -9,49 +9,18 @@ import pytest
 from cardsign.build.reading import SourceValue, read_one, read_source
 from cardsign.errors import BuildRefused
 from tests.build.making import Write
+from tests.support import read_cases
 
-REFUSED = {
-    "a member twice": ("a.yaml", "name: a\nname: b\n", 2, "'name' stands here twice"),
-    "an alias": ("a.yaml", "a: &x 1\nb: *x\n", 1, "anchors, aliases and tags"),
-    "an alias alone": ("a.yaml", "a: 1\nb: *x\n", 2, "anchors, aliases and tags"),
-    "a tag": ("a.yaml", "a: !!python/object:os.system x\n", 1, "anchors, aliases and tags"),
-    "a merge key": ("a.yaml", "a: 1\n<<: {b: 1}\n", 2, "merge key"),
-    "a tab": ("a.yaml", "a:\n\t- b\n", 2, "cannot start any token|a tab character"),
-    "a colon in a plain text": ("a.yaml", "a: b: c\n", 1, "mapping values"),
-    "no object": ("a.yaml", "- a\n- b\n", 1, "expected an object"),
-    "a template": ("a.yaml", "a: {{.Name}}\n", 1, "is this a template?"),
-    "values without end": ("a.yaml", "a: " + "[" * 5000, 1, "nested more than"),
-    "a character that is none": (
-        "a.yaml",
-        "a: \x01\n",
-        None,
-        "(special|control) characters are not allowed",
-    ),
-    "half a character": ("a.yaml", 'a: 1\nb: "\\ud800"\n', 2, "surrogate|invalid Unicode"),
-    "a name with half a character": (
-        "a.yaml",
-        'a: 1\n"\\ud800": b\n',
-        2,
-        "surrogate|invalid Unicode",
-    ),
-    "a character beyond all": ("a.yaml", 'a: "\\UFFFFFFFF"\n', 1, "too large|invalid Unicode"),
-    "a version of 5000 digits": (
-        "a.yaml",
-        f"%YAML 1.{'1' * 5000}\n---\na: b\n",
-        1,
-        "too large|long version",
-    ),
-    "a frontmatter that is a list": ("a.md", "---\n- a\n---\n", 2, "expected an object"),
-    "a frontmatter without end": ("a.md", "---\nname: a\n", 1, "no closing line"),
-    "a frontmatter with a fault": ("a.md", "---\nname: a\nb: c: d\n---\n", 3, "mapping values"),
-    "no TOML": ("a.toml", 'a = 1\nb = "c\n', 2, "not TOML"),
-    "no JSON": ("a.json", '{\n  "a": 1,\n}', 3, "expected"),
-    "JSON with a member twice": ("a.json", '{"a": 1,\n "a": 2}', 2, "already has a member"),
-    "another suffix": ("a.ini", "a = 1\n", None, "ends in none of"),
-}
+#: Beside `reading.json`: what is long.
+LONG = [
+    ("a.yaml", "a: " + "[" * 5000, 1, "nested more than"),
+    ("a.yaml", f"%YAML 1.{'1' * 5000}\n---\na: b\n", 1, "too large|long version"),
+]
 
 
-@pytest.mark.parametrize(("name", "text", "line", "words"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(
+    ("name", "text", "line", "words"), [*read_cases(__file__)["refused"].values(), *LONG]
+)
 def test_what_two_readers_could_read_differently_is_refused(
     write: Write, name: str, text: str, line: int | None, words: str
 ) -> None:
