@@ -468,7 +468,7 @@ def inspect_url(url: str, *, now: datetime, fetch: net.FetchSettings) -> Inspect
     """
     answer, keys = fetch_with_keys(url, fetch)
     jwks = keys if isinstance(keys, JwkSet) else None
-    lives = [int(key.validity.exp - now.timestamp()) for key in jwks.keys] if jwks else []
+    lives = [int(key.exp - now.timestamp()) for key in jwks.keys] if jwks else []
     service = [net.note_legacy_path()] if answer.url != card_url(url) else []
     service += _check_headers(answer.headers, max(0, min([MAX_AGE, *lives])))
     service += [keys] if isinstance(keys, Finding) else []

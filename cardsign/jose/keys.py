@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -113,34 +113,6 @@ def short_kid(kid: str) -> str:
     return kid if len(kid) <= 12 else f"{kid[:8]}..."
 
 
-class Validity(NamedTuple):
-    """What a JWK says of its own use: from `nbf` until before `exp` (Unix seconds), or no more."""
-
-    nbf: int = 0
-    exp: int = MAX_TIME
-    revoked: bool = False
-
-    @classmethod
-    def read(cls, untrusted_jwk: Mapping[str, Json]) -> Validity:
-        """Read ``nbf``, ``exp`` and ``revoked``, as OpenID Federation has them.
-
-        Raises:
-            KeyRefused: ``key.malformed``: a time is no number of seconds.
-        """
-        times: dict[str, int] = {}
-        for name in {"nbf", "exp"} & untrusted_jwk.keys():
-            value = untrusted_jwk[name]
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                raise KeyRefused("key.malformed", f"{name} is no time in seconds", path=f"/{name}")
-            times[name] = int(min(value, MAX_TIME))
-        return cls(**times, revoked=untrusted_jwk.get("revoked", False) not in (False, None))
-
-    def members(self) -> dict[str, Json]:
-        """Return the members of the JWK that say it."""
-        usual = self._field_defaults
-        return {name: value for name, value in self._asdict().items() if value != usual[name]}
-
-
 @dataclass(frozen=True, slots=True)
 class PublicKey:
     """A sound public key and the one algorithm that it serves.
@@ -154,14 +126,18 @@ class PublicKey:
             exponent 65537, whichever of its algorithms this is.
         thumbprint: RFC 7638, SHA-256, of the numbers: the key's identity.
         jose: The key as joserfc holds it.
-        validity: What its JWK says of its own use.
+        nbf: Unix seconds, from which its JWK says that it may be used; 0 if it says nothing.
+        exp: Before which it says so; :data:`~cardsign.times.MAX_TIME` if it says nothing.
+        revoked: Whether its JWK says so.
     """
 
     kid: str
     alg: VerifyAlg
     thumbprint: str
     jose: JoseKey = field(repr=False, compare=False)
-    validity: Validity = field(default=Validity(), repr=False, compare=False)
+    nbf: int = field(default=0, repr=False, compare=False)
+    exp: int = field(default=MAX_TIME, repr=False, compare=False)
+    revoked: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
     def from_jwk(
@@ -193,7 +169,10 @@ class PublicKey:
         if not KID_FORM.fullmatch(kid):
             message = "the kid is not 1 to 256 printable ASCII characters"
             raise KeyRefused("key.malformed", message, path="/kid")
-        return cls(kid, alg, thumbprint, key, Validity.read(untrusted_jwk))
+        # As OpenID Federation has them.
+        times = _read_time(untrusted_jwk, "nbf", 0), _read_time(untrusted_jwk, "exp", MAX_TIME)
+        revoked = untrusted_jwk.get("revoked", False) not in (False, None)
+        return cls(kid, alg, thumbprint, key, *times, revoked)
 
     @classmethod
     def from_cryptography(cls, public_key: object, *, kid: str | None = None) -> PublicKey:
@@ -212,6 +191,13 @@ class PublicKey:
     def jwk(self) -> dict[str, str]:
         """Return the key as a new JWK: its numbers, ``kid``, ``use`` and ``alg``, nothing else."""
         return {**jwk_of(self.native), "kid": self.kid, "use": "sig", "alg": self.alg}
+
+    def jwk_in_use(self) -> dict[str, Json]:
+        """Return the same with what its own JWK said of its use: ``nbf``, ``exp``, ``revoked``."""
+        members: dict[str, Json] = {**self.jwk()}
+        members |= {"nbf": self.nbf} if self.nbf else {}
+        members |= {"exp": self.exp} if self.exp < MAX_TIME else {}
+        return members | ({"revoked": True} if self.revoked else {})
 
     def check(self, protected: str, payload: bytes, signature: bytes) -> None:
         """Check that this key made a signature over a header and a payload; joserfc decides.
@@ -250,7 +236,19 @@ class PublicKey:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as a JWK, so that another process reads it as strictly as this one did."""
-        return PublicKey.from_jwk, ({**self.jwk(), **self.validity.members()},)
+        return PublicKey.from_jwk, (self.jwk_in_use(),)
+
+
+def _read_time(untrusted_jwk: Mapping[str, Json], name: str, unsaid: int) -> int:
+    """Return a time of a JWK in Unix seconds.
+
+    Raises:
+        KeyRefused: ``key.malformed``: it is no number of seconds.
+    """
+    value = untrusted_jwk.get(name, unsaid)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise KeyRefused("key.malformed", f"{name} is no time in seconds", path=f"/{name}")
+    return int(min(value, MAX_TIME))
 
 
 _GENERATORS: Final[Mapping[str, Callable[[], NativePrivateKey]]] = {

@@ -348,7 +348,7 @@ def anchor_members(anchor: Anchor) -> Members:
             return {"roots": {**named, "threshold": pin.threshold, "keys": roots}}
         case KeysAnchor(keys, holders):
             named_keys = {kid: {"holder": holder} for kid, holder in holders.items()}
-            public = {key.kid: {**key.jwk(), **key.validity.members()} for key in keys.keys}
+            public = {key.kid: key.jwk_in_use() for key in keys.keys}
             return {
                 "keys": [{**named_keys.get(kid, {}), "public": jwk} for kid, jwk in public.items()]
             }

@@ -221,10 +221,10 @@ class Session:
     def _by_keys(self, jwks: JwkSet, holders: Mapping[str, str]) -> IssuerTrust:
         """Return the keys of a set, as far as they say themselves that they may be used."""
         keys = (
-            IssuerKey(key, ("card",), holders.get(key.kid, ""), key.validity.nbf, key.validity.exp)
+            IssuerKey(key, ("card",), holders.get(key.kid, ""), key.nbf, key.exp)
             for key in jwks.keys
         )
-        revoked = frozenset(key.thumbprint for key in jwks.keys if key.validity.revoked)
+        revoked = frozenset(key.thumbprint for key in jwks.keys if key.revoked)
         return self._trust(keys, unsupported=jwks.skipped, revoked=revoked)
 
     def _by_keyset(
