@@ -14,17 +14,7 @@ from cardsign.keys.ledger import StoreState, read_line, write_line
 from cardsign.keys.store import FolderStore, open_store
 from tests.keys.conftest import QuickStore
 from tests.keys.elsewhere import fault, refusal
-from tests.keys.states import (
-    BLOB,
-    FIRST,
-    NOON,
-    QUICK,
-    SECOND,
-    after,
-    public,
-    published,
-    take_due_step,
-)
+from tests.keys.states import BLOB, FIRST, QUICK, SECOND, after, public, published, take_due_step
 from tests.support import read_cases
 
 
@@ -104,18 +94,22 @@ def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
 
 
 CASES = read_cases(__file__)
-#: Another member of the line, or events instead of that which enters a key; and the code.
-LINES: dict[str, tuple[dict[str, Any], str]] = {**CASES["line"]}
-LINES |= {name: ({"events": events}, code) for name, (events, code) in CASES["event"].items()}
-for name, (change,) in CASES["entered"].items():  # what no decision says of a key
-    (event,) = agenda.enter(StoreState(), public("one"), custody="file:one", blob=BLOB)
-    LINES[name] = ({"events": [{**event, **change}]}, "keystore.corrupt")
+(ENTERED,) = agenda.enter(StoreState(), public("one"), custody="file:one", blob=BLOB)
+#: Another member of the line, such as other events than the one that enters a key; and the code.
+LINES: dict[str, tuple[dict[str, Any], str]] = {
+    **CASES["line"],
+    **{name: ({"events": events}, code) for name, (events, code) in CASES["event"].items()},
+    **{
+        name: ({"events": [{**ENTERED, **change}]}, "keystore.corrupt")
+        for name, change in CASES["entered"].items()  # what no decision says of a key
+    },
+}
 
 
 @pytest.mark.parametrize(("change", "code"), LINES.values(), ids=LINES)
 def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
     """What this cardsign does not know may be a revocation, so it is not passed over."""
-    line = json.loads(write_line(StoreState(), [event], NOON, "ann"))
+    line = json.loads(write_line(StoreState(), [ENTERED], after(0), "ann"))
     read_line(StoreState(), json.dumps(line).encode(), "log")
     refused = fault(read_line, StoreState(), json.dumps({**line, **change}).encode(), "log")
     assert (refused.code, refused.path) == (code, "log")
