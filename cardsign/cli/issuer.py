@@ -6,7 +6,7 @@ import getpass
 import os
 import platform
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial, wraps
@@ -231,7 +231,7 @@ def recovery_source() -> secrets.PassphraseSource:
 
 def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
     """Open a recovery key, and return it with its passphrase."""
-    from cardsign.issuer.epochs import open_recovery_key
+    from cardsign.issuer.keyset import open_recovery_key
 
     secret = secrets.read_passphrase(recovery_source(), question="Passphrase of the recovery key: ")
     return open_recovery_key(file, secret), secret
@@ -292,32 +292,6 @@ def read_public(name: str, *, kid: str | None = None) -> PublicKey:
 # What an issuer's task came to.
 
 
-def progress_json(progress: Progress) -> dict[str, Any]:
-    """Return what a task of several steps came to."""
-    return {
-        "done": list(progress.done),
-        "planned": list(progress.planned),
-        "left": [members(gap, "who what command until") for gap in progress.left],
-        "notes": list(progress.notes),
-        **ahead_json(progress),
-    }
-
-
-def ahead_json(progress: Progress) -> dict[str, Any]:
-    """Return what is to be done next with the keys and the keyset."""
-    return {
-        "ahead": [
-            {
-                **members(step, "action role due why"),
-                "alg": step.key.alg,
-                "kid": None if step.action == "generate" else step.key.kid,
-            }
-            for step in progress.ahead
-        ],
-        "keyset": progress.renewal and members(progress.renewal, "number due why ends"),
-    }
-
-
 def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | None = None) -> int:
     """Print what a task came to; the exit status says whether anything needs a person.
 
@@ -325,8 +299,10 @@ def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | N
     """
     if not is_json():
         say_progress(progress, now)
-    status = errors.EXIT_NOT_TRUSTED if progress.left else errors.EXIT_OK
-    return show(Answer({**(view or {}), **progress_json(progress)}, exit_status=status))
+    texts = {name: list(getattr(progress, name)) for name in ("done", "planned", "notes")}
+    gaps = [members(gap, "who what command until") for gap in progress.left]
+    status = errors.EXIT_NOT_TRUSTED if gaps else errors.EXIT_OK
+    return show(Answer({**(view or {}), **texts, "left": gaps}, exit_status=status))
 
 
 def say_progress(progress: Progress, now: datetime) -> None:
@@ -337,9 +313,9 @@ def say_progress(progress: Progress, now: datetime) -> None:
     first = max(same, key=len, default="")
     if progress.left:
         gap = progress.left[0]
-        task = safe(gap.what.partition(": ")[0]) if gap.who == "you" else ""
-        waits = f"not finished: it waits for {safe(gap.who)}"
-        say(f"not finished. Do this: {first or task}" if first or task else waits, asked=True)
+        task = first or (safe(gap.what.partition(": ")[0]) if gap.who == "you" else "")
+        head = f". Do this: {task}" if task else f": it waits for {safe(gap.who)}"
+        say(f"not finished{head}", asked=True)
     for line in (*progress.done, *(f"would {line}" for line in progress.planned)):
         say(safe(line, limit=400))
     if not (progress.done or progress.planned or progress.left):
@@ -357,15 +333,3 @@ def _deadline(gap: Gap, now: datetime) -> str:
     if gap.until is None:
         return ""
     return ", now" if gap.until <= now else f", until {second(gap.until, now)}"
-
-
-def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:
-    """Yield what is to be done next with the keys and the keyset, and from when on."""
-    for step in progress.ahead:
-        when = "" if step.due is None else f"from {second(step.due, now)}, "
-        due = "now" if step.is_due(now) else f"{when}{step.why}"
-        yield safe(f"{step.what}: {due}", limit=400)
-    if (renewal := progress.renewal) is not None:
-        when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
-        text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
-        yield safe(text, limit=400)

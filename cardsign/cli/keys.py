@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -30,7 +30,10 @@ from cardsign.keys.signers import (
     list_public_keys,
     open_signer,
 )
-from cardsign.times import day
+from cardsign.times import day, second
+
+if TYPE_CHECKING:
+    from cardsign.issuer.work import Work
 
 
 @click.group(cls=Group)
@@ -175,16 +178,14 @@ def key_json(record: ledger.KeyRecord) -> dict[str, Any]:
 
 
 @keys.command("list", example="cardsign keys list --ahead")
-@click.option("--ahead", is_flag=True, help="List what `keys rotate` will do next, and when.")
+@click.option(
+    "--ahead", "is_ahead", is_flag=True, help="List what `keys rotate` will do next, and when."
+)
 @issuer.keystore_option
-def list_(ahead: bool, keystore: KeystoreOptions) -> int:
+def list_(is_ahead: bool, keystore: KeystoreOptions) -> int:
     """List the keys, oldest first."""
-    if ahead:
-        from cardsign.issuer.reconcile import foresee  # and all of an issuer
-
-        work = keystore.work()
-        progress = foresee(work)
-        return show(Answer(issuer.ahead_json(progress), issuer.ahead_lines(progress, work.now)))
+    if is_ahead:
+        return _list_ahead(keystore.work())
     records, rows = keystore.open().state.keys, []
     for record in records:
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
@@ -192,6 +193,26 @@ def list_(ahead: bool, keystore: KeystoreOptions) -> int:
         rows.append((record.kid, record.alg, record.state, day(record.created), roles))
     columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
     return show(Answer([key_json(record) for record in records], frame.table_lines(columns, rows)))
+
+
+def _list_ahead(work: Work) -> int:
+    """List what is to be done next with the keys and the keyset, and from when on."""
+    from cardsign.issuer.reconcile import foresee  # all of an issuer, which a list does not need
+
+    steps, renewal = foresee(work)
+    rows, lines, now = list[dict[str, Any]](), list[str](), work.now
+    for step in steps:
+        kid = None if step.action == "generate" else step.key.kid
+        rows.append({**members(step, "action role due why"), "alg": step.key.alg, "kid": kid})
+        when = "" if step.due is None else f"from {second(step.due, now)}, "
+        due = "now" if step.is_due(now) else f"{when}{step.why}"
+        lines.append(safe(f"{step.what}: {due}", limit=400))
+    if renewal is not None:
+        when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
+        text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
+        lines.append(safe(text, limit=400))
+    keyset = renewal and members(renewal, "number due why ends")
+    return show(Answer({"ahead": rows, "keyset": keyset}, lines))
 
 
 #: What ``--now`` stands for without a key.
@@ -232,7 +253,7 @@ def rotate(
     Exit status 1: something is left for a person. The output says for whom, what, and until
     when.
     """
-    from cardsign.issuer import reconcile  # all of an issuer, which a list does not need
+    from cardsign.issuer import reconcile
 
     work = keystore.work(root_keystore=root_keystore)
     work.adopts = adopt

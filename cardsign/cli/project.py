@@ -22,7 +22,7 @@ from cardsign.errors import EXIT_OK, CardsignError, FileMissing, UsageFault
 from cardsign.files import CONFIG_FILE, leads_outside
 from cardsign.findings import cap_findings, counted
 from cardsign.issuer.cards import read_signed
-from cardsign.issuer.epochs import IssuerPlan, RolePassphrases, init_issuer
+from cardsign.issuer.keyset import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap

@@ -20,8 +20,6 @@ from cardsign.files import CONFIG_FILE
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer import release as releases
 from cardsign.issuer.cards import list_signed_cards
-from cardsign.issuer.epochs import recover as recover_issuer
-from cardsign.issuer.epochs import write_settings
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
@@ -216,7 +214,7 @@ def recover(
     place, access = keystore.located(), keystore.access()
     store = create_store(place, issuer.local_user())
     frame.confirm(yes, "every root key of this issuer ends, and a new epoch begins")
-    signed, root = recover_issuer(
+    signed, root = keysets.recover(
         Work(store, moment(), config),
         partial(issuer.unlock_recovery, recovery_file),
         # Each from where later commands look for it, or as it is typed.
@@ -249,7 +247,7 @@ def _write_settings(statement: KeysetStatement, place: StorePlace, publication: 
     is_outside = publish.startswith("..") or str(here).startswith("..")
     if is_outside or os.path.lexists(CONFIG_FILE):
         return False
-    write_settings(Path(), statement.origins[0], here, publish)
+    keysets.write_settings(Path(), statement.origins[0], here, publish)
     return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -335,11 +335,16 @@ def _sign_published(work: Work, access: Access | bytes | None) -> Documents | No
     cards = {name: data for name, data in newest.files.items() if is_card(name)} if newest else {}
     if not (newest and cards and all(_is_ours(work, *card) for card in cards.items())):
         return None
+    sign = _prepare_signing(work, access)
+    again = replace(newest, files={name: sign(card) for name, card in cards.items()})
+    return Documents(again.card, extended=again.extended, legacy_card=again.legacy_card)
+
+
+def _prepare_signing(work: Work, access: Access | bytes | None) -> Callable[[bytes], bytes]:
+    """Return what signs a published card with the keys of now, or keeps what is right."""
     signers = card_signers(work.store, access, now=work.now)
     options = SigningOptions(own_kids=work.store.state.ever_held_kids())
-    signed = {name: sign_document(card, signers, options) for name, card in cards.items()}
-    again = replace(newest, files=signed)
-    return Documents(again.card, extended=again.extended, legacy_card=again.legacy_card)
+    return partial(sign_document, signers=signers, options=options)
 
 
 def _is_ours(work: Work, name: str, untrusted_card: bytes) -> bool:
@@ -367,11 +372,10 @@ def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Genera
     Raises:
         PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.
     """
-    newest, kids = work.published, work.store.state.ever_held_kids()
+    newest = work.published
     if newest and newest.legacy_card and not (documents.legacy_card or work.drops_others):
-        signers = card_signers(work.store, work.access if writes else None, now=work.now)
-        signed = sign_document(newest.legacy_card, signers, SigningOptions(own_kids=kids))
-        documents = replace(documents, legacy_card=signed)
+        sign = _prepare_signing(work, work.access if writes else None)
+        documents = replace(documents, legacy_card=sign(newest.legacy_card))
     return publishing.publish_cards(
         documents,
         work.config,

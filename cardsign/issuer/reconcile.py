@@ -28,6 +28,7 @@ from cardsign.issuer.work import (
     RECOVER,
     UNLISTED,
     Gap,
+    KeysetDue,
     Progress,
     Work,
     key_holder,
@@ -78,12 +79,12 @@ def find_gaps(work: Work) -> Iterator[Gap]:
     yield from publishing.find_live_gap(work)
 
 
-def foresee(work: Work) -> Progress:
-    """Return what is ahead of the keys and of the keyset."""
+def foresee(work: Work) -> tuple[tuple[agenda.Step, ...], KeysetDue | None]:
+    """Return what is ahead of the keys, and of the keyset if there is one."""
     state, keyset, renewal = work.store.load(), work.keyset, None
     if keyset and not history.has_ended(state, keyset):
         renewal = keysets.keyset_due(state, keyset, now=work.now)
-    return Progress(ahead=agenda.steps(state, work.config.timeline, work.now), renewal=renewal)
+    return agenda.steps(state, work.config.timeline, work.now), renewal
 
 
 # What is published, and not by this key store; keysets that were signed, and not kept here.
@@ -269,7 +270,7 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
         gaps = unique_gaps(gap for part in parts for gap in find_gaps(part))
         planned = (gap.text for gap in gaps if gap.close is not None)
         for_people = (gap._replace(what=gap.text, why="") for gap in gaps if gap.close is None)
-        return foresee(work)._replace(left=tuple(for_people), planned=(*lines, *planned))
+        return Progress(left=tuple(for_people), planned=(*lines, *planned))
     try:
         # Twice: what a later agent has released, the earlier ones publish too.
         for part in parts if len(parts) > 1 else ():
@@ -280,7 +281,7 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
             raise
         path = f" ({fault.path})" if fault.path else ""
         remaining = [Gap(f"{fault.message}{path}. {fault.hint}", command=work.again)]
-    return foresee(work)._replace(done=tuple(lines), left=tuple(remaining))
+    return Progress(tuple(lines), tuple(remaining))
 
 
 def _close_gaps(work: Work, done: list[str]) -> list[Gap]:

@@ -20,7 +20,6 @@ from cardsign.errors import (
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import history
-from cardsign.keys.agenda import Step
 from cardsign.keys.ledger import Role
 from cardsign.keys.signers import Access, open_signer
 from cardsign.keys.store import KeyStore, StoreUser
@@ -223,15 +222,11 @@ class Progress(NamedTuple):
         done: What was done, in order, each a short sentence.
         planned: In a dry run what would be done, each in the imperative.
         left: What needs a person; empty where nobody is needed.
-        ahead: Every step ahead, the next one first.
-        renewal: When the roots have to sign next; None where there is no keyset.
         notes: What else the user should know, each a sentence.
     """
 
     done: tuple[str, ...] = ()
     left: tuple[Gap, ...] = ()
-    ahead: tuple[Step, ...] = ()
-    renewal: KeysetDue | None = None
     planned: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault
-from cardsign.issuer.epochs import IssuerPlan, init_issuer
+from cardsign.issuer.keyset import IssuerPlan, init_issuer
 from cardsign.issuer.reconcile import reconcile, revoke_keys
 from cardsign.issuer.work import Progress, Work
 from cardsign.keys.ledger import RevocationReason

@@ -19,7 +19,6 @@ from cardsign.issuer.keyset import (
     keyset_due,
     quorum_signatures,
     read_draft,
-    revoking,
     says_more,
     write_draft,
 )
@@ -105,7 +104,7 @@ def test_times_of_a_key_stay_while_they_outlast_the_statement() -> None:
 
 def test_a_revoked_key_is_not_listed_again_by_the_store() -> None:
     """A plan that revokes a key of the store lists it no longer, whatever its state."""
-    draft = revoking(first(), [thumbprint("card")])
+    draft = replace(first(), revoked=frozenset({thumbprint("card")}))
     assert "card" not in listed(following(draft, store(record("card")), now=NOW, until=NOW))
 
 
@@ -307,8 +306,8 @@ def draft_of(
     """The draft that is due, which is a new one."""
     result = draft_if_due(state, first(**changes), draft, now=at)
     assert result is not None
-    assert result[1]
-    return result[0]
+    assert result is not draft
+    return result
 
 
 def test_hosts_come_to_the_same_draft() -> None:
@@ -325,7 +324,7 @@ def test_a_draft_that_is_there_is_left_as_it_is() -> None:
     theirs = following(keyset, state, now=LATER, until=LATER)
     theirs = replace(theirs, root=quorum(2, "ann", "bob", "dan"))
     for draft in (half, draft_next(theirs, keyset, now=LATER)):
-        assert draft_if_due(state, keyset, draft, now=LATER + 20 * DAY) == (draft, False)
+        assert draft_if_due(state, keyset, draft, now=LATER + 20 * DAY) is draft
 
 
 STALE: dict[str, KeysetStatement] = {
@@ -361,7 +360,7 @@ def test_a_key_that_retires_after_the_draft_makes_no_stranger_of_its_author() ->
     begun = store(RETIRING, record("rel", "active", "release"))
     drafted = draft_of(begun, NOW + 61 * DAY)
     after, now = store(record("card", "retired"), begun.keys[1]), NOW + 62 * DAY
-    assert draft_if_due(after, keyset, drafted, now=now) == (drafted, False)
+    assert draft_if_due(after, keyset, drafted, now=now) is drafted
     assert says_more(after, keyset, drafted, now=now) == ()
     theirs = replace(drafted, keys=(*drafted.keys, online("evil", "card")))
     draft = draft_next(theirs, keyset, now=NOW + 61 * DAY)
@@ -372,8 +371,9 @@ def test_too_few_roots_are_mended_by_people_alone() -> None:
     """No draft of cron's can fix that; theirs is told whole, as the store has nothing like it."""
     state, keyset = store(*LOST_TWO), first()
     assert refusal(draft_if_due, state, keyset, None, now=LATER) == "statement.threshold"
-    theirs = revoking(keyset, [thumbprint("ann"), thumbprint("bob")])
-    draft = draft_next(replace(theirs, root=quorum(1, "cat", "dan")), keyset, now=LATER)
+    revoked = frozenset({thumbprint("ann"), thumbprint("bob")})
+    theirs = replace(keyset, root=quorum(1, "cat", "dan"), revoked=revoked)
+    draft = draft_next(theirs, keyset, now=LATER)
     more = says_more(state, keyset, draft, now=LATER)
     assert any("held by dan" in change for change in more)
     assert f"+ revoked {thumbprint('ann')}" in more

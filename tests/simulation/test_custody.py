@@ -19,8 +19,7 @@ import pytest
 
 from cardsign import sign_card
 from cardsign.issuer import release
-from cardsign.issuer.epochs import open_recovery_key, recover
-from cardsign.issuer.keyset import accept_keyset
+from cardsign.issuer.keyset import accept_keyset, open_recovery_key, recover
 from cardsign.issuer.reconcile import revoke_keys
 from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
 from cardsign.issuer.work import Progress
