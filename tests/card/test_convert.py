@@ -15,9 +15,10 @@ from cardsign.card.document import Card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, check_members
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding
-from tests.support import read_cases
+from tests.support import each_case, read_cases
 
-CARDS: dict[A2aVersion, dict[str, Any]] = read_cases(__file__)
+VERSIONS: tuple[A2aVersion, ...] = ("1.0", "0.3", "0.2")
+CARDS = {version: read_cases(__file__)[version] for version in VERSIONS}
 NEW, OLD = CARDS["1.0"], CARDS["0.3"]
 
 
@@ -48,19 +49,7 @@ def test_a_converted_card_has_members_of_its_schema_alone(
     assert problems == []
 
 
-REFUSED: dict[str, tuple[str, Any, str]] = {
-    "a scheme of no type": ("securitySchemes", {"k": {"type": "magic"}}, "card.security"),
-    "a scheme that is a text": ("securitySchemes", {"k": "bearer"}, "card.security"),
-    "schemes in a list": ("securitySchemes", ["bearer"], "card.type"),
-    "a requirement that is a number": ("security", [1], "card.security"),
-    "requirements that are no list": ("securityRequirements", {}, "card.security"),
-    "a requirement of a scheme that is not there": ("security", [{"no": []}], "card.security"),
-    "scopes that are a number": ("security", [{"key": 1}], "card.security"),
-    "a skill that is a text": ("skills", ["s"], "card.type"),
-}
-
-
-@pytest.mark.parametrize(("member", "value", "code"), REFUSED.values(), ids=REFUSED)
+@each_case(__file__, "refused", "member", "value", "code")
 def test_what_cannot_be_converted_is_refused(member: str, value: Any, code: str) -> None:
     """Rather than dropped: it says who may call."""
     with pytest.raises(CardRefused) as caught:

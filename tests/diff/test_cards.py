@@ -18,7 +18,6 @@ Edits = dict[str, Any]
 #: A card, and by old version, new one and effect of a change the verdict and the least version.
 CARD, VERSIONS = read_cases(__file__).values()
 SKILL, BY_LOGIN = CARD["skills"][0], CARD["securityRequirements"][1]
-FLOW = CARD["securitySchemes"]["login"]["oauth2SecurityScheme"]["flows"]
 
 
 def card(edits: Edits) -> dict[str, Any]:
@@ -111,25 +110,6 @@ def test_the_version_in_an_identity_is_no_change_of_its_own() -> None:
     assert changes(*(convert_card(one, "1.0") for one in (old, new))) == []
     live = card({"spiffe_id": identity.format("live", "1.2.4")})
     assert changes(old, live) == ["unclear /spiffe_id"]
-
-
-def test_the_same_card_in_two_versions_of_a2a_keeps_its_ways_in() -> None:
-    """A requirement that 0.3 writes otherwise is the same requirement.
-
-    In a card of A2A 1.0 not every client reads it, so that is unclear, and no way in is lost.
-    """
-    flat = card(
-        {
-            "securitySchemes/token": {"type": "http", "scheme": "Bearer"},
-            "securitySchemes/login": {"type": "oauth2", "flows": FLOW},
-            "security": [{"token": []}, {"login": ["read"]}],
-            "securityRequirements": None,
-        }
-    )
-    unclear = {"/security", "/securityRequirements", "/securitySchemes"}
-    assert {(effect_of(one), one.path) for one in compare(CARD, flat).changes} == {
-        ("unclear", path) for path in unclear
-    }
 
 
 def test_a_skill_may_go_after_it_was_deprecated() -> None:

@@ -30,10 +30,28 @@ from cardsign.trust.policy import (
 from cardsign.trust.policyfile import parse_policy
 from cardsign.urls import parse_place, parse_url
 from tests.support import read_cases
-from tests.trust.policies import DIGEST, policy_text, public
 
 THUMBPRINTS = ("A" * 43, "B" * 42 + "E")
 CASES = read_cases(__file__)
+DIGEST = "0" * 64
+
+
+def policy_text(
+    *members: str,
+    name: str = "acme",
+    origins: str = '["https://a.example"]',
+    anchor: str = 'jwks = "https://a.example/k"',
+) -> str:
+    """One issuer: header on line 2, its members from line 5, the anchor's header behind them."""
+    lines = ["format = 1", "[[issuer]]", f'name = "{name}"', f"origins = {origins}", *members]
+    gap = [] if members else [""]
+    return "\n".join([*lines, *gap, "[issuer.anchor]", anchor, ""])
+
+
+def public(key: PrivateKey) -> str:
+    """A public JWK as an inline table."""
+    members = key.public.jwk().items()
+    return "{ " + ", ".join(f"{name} = {json.dumps(value)}" for name, value in members) + " }"
 
 
 def parse(text: str, **how: Any) -> Policy:
