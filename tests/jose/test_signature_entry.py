@@ -16,7 +16,9 @@ from cardsign.jose.algorithms import ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jws import check_entry, read_entry, sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.jose.explicit_making import PAYLOAD
-from tests.support import each_case
+from tests.support import each_case, read_cases
+
+CASES = read_cases(__file__)
 
 Forge = Callable[..., dict[str, Json]]
 
@@ -73,75 +75,39 @@ def test_message_shows_the_value(es256: PrivateKey, forge: Forge, value: Json, s
         assert len(message.removesuffix(listed)) < 120
 
 
-READ_TYPS: list[tuple[Json, str]] = [
-    *((typ, "full") for typ in (..., "JOSE", "JOSE+JSON", "jose+json")),
-    *((typ, "jwt") for typ in ("JWT", "jwt")),
-    *((typ, "compat") for typ in ("cardsign-compat+jws", "CARDSIGN-COMPAT+JWS")),
-]
-
-
-@pytest.mark.parametrize(("typ", "kind"), READ_TYPS)
-def test_typ(es256: PrivateKey, forge: Forge, typ: Json, kind: str) -> None:
+@each_case(__file__, "typs", "typ", "kind")
+def test_typ(es256: PrivateKey, forge: Forge, typ: str, kind: str) -> None:
     """A typ is kept as received and sorted by what it makes of the signature."""
-    entry = read_entry(forge(es256, header(typ=typ)))
-    assert (entry.typ, entry.kind) == (None if typ is ... else typ, kind)
+    entry = read_entry(forge(es256, header(typ=typ or ...)))
+    assert (entry.typ, entry.kind) == (typ or None, kind)
     check_entry(entry, PAYLOAD, es256.public)
 
 
-# In other spellings; with unknown members; beyond joserfc's limit, up to 4 KiB; with the longest
-# kid, another key's (it is only a hint), and such as look like a path or a lookup; the deepest.
-HARMLESS_HEADERS: list[bytes] = [
-    b'{ "kid" :\r\n"es",\t"alg":"ES256" }',
-    b'{"typ":"JOSE","kid":"es","alg":"ES256"}',
-    b'{"\\u0061lg":"ES\\u003256","kid":"es"}',
-    header(exp=1, x={"y": [None, 1.5]}, cty="application/json"),
-    *(header(x="x" * 600), header().ljust(4096), header(x=[[[[[[[]]]]]]])),
-    *(header(kid=kid) for kid in ("~" * 256, "zz", "../../etc/passwd", "${jndi:ldap://[::1]/a}")),
-]
-
-
-@pytest.mark.parametrize("text", HARMLESS_HEADERS)
-def test_harmless_header(es256: PrivateKey, forge: Forge, text: bytes) -> None:
+@each_case(__file__, "harmless_headers", "text")
+def test_harmless_header(es256: PrivateKey, forge: Forge, text: str) -> None:
     """What carries no weight is kept, and does not keep a good signature from being good."""
-    entry = read_entry(forge(es256, text))
-    check_entry(entry, PAYLOAD, es256.public)
-    assert entry.members == json.loads(text)
+    for data in (text.encode(), text.encode().ljust(4096)):  # the longest that is read
+        entry = read_entry(forge(es256, data))
+        check_entry(entry, PAYLOAD, es256.public)
+        assert entry.members == json.loads(text)
 
 
-EMBEDDED_KEYS: list[dict[str, Json]] = [
-    *({"jku": jku} for jku in ("https://example.com/jwks.json", "file:///etc/passwd", 7)),
-    *({"jwk": jwk} for jwk in ({"kty": "oct", "k": "AA"}, "x")),
-    {"x5c": ["junk"] * 50},
-    {"x5u": "http://169.254.169.254/"},
-]
+@pytest.mark.parametrize("text", CASES["embedded"]["headers"])
+def test_embedded_key(es256: PrivateKey, forge: Forge, text: str) -> None:
+    """A key that a header offers is neither used nor an obstacle, be it protected or not."""
+    members = json.loads(text)
+    for entry in (
+        forge(es256, header(**members)),
+        {**forge(es256, header()), "header": members},
+    ):
+        check_entry(read_entry(entry), PAYLOAD, es256.public)
 
 
-@pytest.mark.parametrize("members", EMBEDDED_KEYS, ids=lambda members: f"{members!a:.40}")
-@pytest.mark.parametrize("protected", [True, False], ids=["protected", "unprotected"])
-def test_embedded_key(
-    es256: PrivateKey, forge: Forge, members: dict[str, Json], protected: bool
-) -> None:
-    """A key that a header offers is neither used nor an obstacle."""
-    untrusted = forge(es256, header(**(members if protected else {})))
-    untrusted["header"] = None if protected else members
-    check_entry(read_entry(untrusted), PAYLOAD, es256.public)
-
-
-UNPROTECTED: list[tuple[Json, str]] = [
-    *(({name: "JOSE"}, "sig.header_overlap") for name in ("alg", "kid", "typ", "x")),
-    *((same, "sig.header_overlap") for same in ({"alg": "ES256"}, {"kid": "es"}, {"x": 1})),
-    *(({"crit": ["exp"]}, "sig.crit"), ({"b64": False}, "sig.b64")),
-    *((value, "sig.shape") for value in ([], "{}", False)),
-]
-
-
-@pytest.mark.parametrize(("unprotected", "code"), UNPROTECTED)
-def test_refused_unprotected_header(
-    es256: PrivateKey, forge: Forge, unprotected: Json, code: str
-) -> None:
+@pytest.mark.parametrize(("text", "code"), CASES["unprotected"].items())
+def test_refused_unprotected_header(es256: PrivateKey, forge: Forge, text: str, code: str) -> None:
     """An unprotected header that repeats or replaces what must be signed is refused."""
     signed = forge(es256, header(typ=..., x=1))
-    assert refusal_of({**signed, "header": unprotected}) == (code, "/header")
+    assert refusal_of({**signed, "header": json.loads(text)}) == (code, "/header")
 
 
 def test_unprotected_header_cannot_stand_in(es256: PrivateKey, forge: Forge) -> None:
@@ -164,17 +130,10 @@ def test_harmless_members(es256: PrivateKey, forge: Forge, unprotected: Json) ->
     check_entry(entry, PAYLOAD, es256.public)
 
 
-SHAPES: list[tuple[Json, str]] = [
-    *((entry, "") for entry in ([{"protected": "e30", "signature": "AA"}], "x", None)),
-    *((entry, "/protected") for entry in ({}, {"protected": None}, {"protected": {}})),
-    *((entry, "/signature") for entry in ({"protected": "AA"}, {"protected": "", "signature": []})),
-]
-
-
-@pytest.mark.parametrize(("entry", "path"), SHAPES)
-def test_refused_shape(entry: Json, path: str) -> None:
+@pytest.mark.parametrize(("text", "path"), CASES["shapes"].items())
+def test_refused_shape(text: str, path: str) -> None:
     """What is no {protected, signature[, header]} is refused, with the member at fault."""
-    assert refusal_of(entry) == ("sig.shape", path)
+    assert refusal_of(json.loads(text)) == ("sig.shape", path)
 
 
 def _other_ending(text: str) -> str:
