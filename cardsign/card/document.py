@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final, Literal, get_args
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, DocumentVersion, Message, fold
-from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
+from cardsign.card.strictjson import object_or_none, parse_object
 from cardsign.card.values import Json, children_of, count_values, kind_of, members_of, pointer
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.urls import Origin, Place, Url, interface_url, may_stand_at
@@ -40,17 +40,11 @@ class Card:
     signatures: tuple[Json, ...]
 
     @classmethod
-    def from_bytes(
-        cls,
-        untrusted_bytes: bytes,
-        *,
-        max_bytes: int = MAX_CARD_BYTES,
-    ) -> Card:
+    def from_bytes(cls, untrusted_bytes: bytes) -> Card:
         """Read a card.
 
         Args:
             untrusted_bytes: The card as received.
-            max_bytes: Bytes that are read at most.
 
         Raises:
             JsonRefused: As :func:`~cardsign.card.strictjson.parse_object`, then
@@ -58,7 +52,7 @@ class Card:
             CardRefused: ``card.two_spellings``, ``card.signatures_shape`` or
                 ``card.signatures_too_many``.
         """
-        document = parse_object(untrusted_bytes, max_bytes=max_bytes)
+        document = parse_object(untrusted_bytes)
         # Each value but the root takes a byte and a separator, so few cards need the count.
         is_small = len(untrusted_bytes) <= 2 * MAX_CARD_VALUES
         if not is_small and count_values(unsigned(document)) > MAX_CARD_VALUES:
