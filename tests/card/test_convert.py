@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +84,21 @@ def test_every_card_of_the_corpus_converts_or_says_why(shared: Path) -> None:
     assert converted > 200
 
 
+class Name(str):
+    """The name of a member, which counts how often one is compared with another text."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
 def test_many_members_that_no_version_has_are_left_out_at_once() -> None:
     """They are 20,000 in 256 KiB; held against each other they would take four seconds."""
     notes: list[Finding] = []
-    begun = time.process_time()
-    convert_card({"name": "a", **{f"x{at}": 1 for at in range(20_000)}}, "1.0", notes)
-    assert time.process_time() - begun < 1
-    assert len(notes) == 20_000
+    convert_card({"name": "a", **{Name(f"x{at}"): 1 for at in range(2000)}}, "1.0", notes)
+    assert len(notes) == 2000
+    assert Name.compared < 20 * 2000
