@@ -369,6 +369,15 @@ def test_two_policies_share_the_cache_and_nothing_else(policy: Path, tmp_path: P
 # -------------------------------------------------------------- more on raising
 
 
+def test_a_floor_that_stays_is_locked_under_the_next_keyset_too(policy: Path) -> None:
+    """Else a release under that keyset could lower it."""
+    for keysets in ([FIRST], [FIRST, SECOND]):
+        statement = release(keysets[-1], seq=6, floor={TIDES.url: 6}, cards=LATER)
+        assert update(policy, keysets, [statement]) == ("tides",)
+        locked = read_lock(policy.with_suffix(".lock"))["tides"]
+        assert (locked.release, locked.floor) == (read_release(statement).order, {TIDES.url: 6})
+
+
 def test_a_raise_by_a_verifier_that_missed_a_revocation_keeps_it(policy: Path) -> None:
     """One process saw release 6, another only the thief's release 7: the higher floors count."""
     lock = policy.with_suffix(".lock")
