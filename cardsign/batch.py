@@ -15,7 +15,7 @@ from concurrent import futures
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from threading import Thread
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cardsign.errors import LocalFault, UsageFault, require
@@ -27,16 +27,14 @@ CHUNK: Final = 16
 #: Tasks whose cards have been read and whose results are not used yet; more than workers of ``-j``.
 AHEAD: Final = 96
 
-_Result = TypeVar("_Result")
-
 
 def verify_many(
     cards: Sequence[tuple[str, str]],
-    verify: Callable[[str, Data], _Result],
+    verify: Callable[[str, Data], Any],
     *,
     jobs: int = 1,
     cluster: str | None = None,
-) -> Iterator[_Result]:
+) -> Iterator[Any]:
     """Verify cards, and yield each result, in the order given.
 
     Args:
@@ -58,7 +56,7 @@ def verify_many(
         yield from (verify(*_read(card)) for card in cards)
         return
     work, size = partial(_work, pickle.dumps(verify)), min(CHUNK, len(cards) // AHEAD + 1)
-    tasks: deque[futures.Future[list[_Result]]] = deque()
+    tasks: deque[futures.Future[list[Any]]] = deque()
     processes = partial(futures.ProcessPoolExecutor, jobs, initializer=_begin_work)
     with _cluster(cluster) if cluster else processes() as pool:
         try:
@@ -70,6 +68,9 @@ def verify_many(
                 yield from task.result()
         except futures.BrokenExecutor as exc:
             raise LocalFault("internal.ended", "a worker was killed") from exc
+        finally:
+            for task in tasks:  # of a reader who has left
+                task.cancel()
 
 
 def _read(card: tuple[str, str]) -> tuple[str, Data]:
@@ -103,7 +104,6 @@ def _begin_work() -> None:
 
 #: Seconds to wait for the scheduler of a cluster, and for its first worker.
 PATIENCE: Final = 20
-_TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY"
 
 
 @contextmanager
@@ -118,8 +118,8 @@ def _cluster(url: str) -> Iterator[futures.Executor]:
     security = dask.Security(require_encryption=not is_here)
     if not is_here and security.get_connection_args("client")["ssl_context"] is None:
         # A client without one would wait long, and then end with a traceback.
-        why = f"{url} needs certificates, and the environment names none"
-        raise UsageFault("usage.invalid", why, hint=f"Set {_TLS}.")
+        hint = "Set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY."
+        raise UsageFault("usage.invalid", "it needs certificates", path=url, hint=hint)
     try:
         with dask.Client(url, security=security, timeout=PATIENCE, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=PATIENCE)

@@ -148,3 +148,13 @@ def test_a_release_below_the_lock_blocks_whatever_is_waived(
     session = session_of(anchor, locked)
     session.keyset, session.release = read_keyset(one), read_release(release(one, seq=5))
     assert codes(stand(session).blocks) == ["statement.rollback"]
+
+
+def test_two_releases_of_one_number_leave_open_which_card_is_current(
+    anchor: KeysetAnchor, one: bytes
+) -> None:
+    """Though an earlier one was accepted, until a higher one settles it."""
+    six, other = release(one, seq=6), release(one, "rel2", seq=6, exp=T0 + DAY)
+    releases = [release(one, seq=5), six, other]
+    assert codes(stand(anchor, [one], releases).hindrances) == ["statement.fork"]
+    assert codes(stand(anchor, [one], [*releases, release(one, seq=7)]).hindrances) == []
