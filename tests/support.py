@@ -128,9 +128,7 @@ def trusting(*keys: PrivateKey, profiles: tuple[str, ...] = FULL_PROFILES) -> Po
 
 
 def examine(
-    card: Mapping[str, Any] | bytes,
-    *keys: PrivateKey,
-    profiles: tuple[str, ...] = FULL_PROFILES,
+    card: Mapping[str, Any] | bytes, *keys: PrivateKey, profiles: tuple[str, ...] = FULL_PROFILES
 ) -> Report:
     """The verdict of somebody who pins these keys."""
     document = card if isinstance(card, bytes) else dump(card)

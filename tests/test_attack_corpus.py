@@ -19,13 +19,7 @@ from jsonschema import Draft202012Validator
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.findings import list_codes
-from tests.attack_runner.corpus import (
-    CORPUS,
-    Attack,
-    Case,
-    load_attacks,
-    read_file,
-)
+from tests.attack_runner.corpus import CORPUS, Attack, Case, load_attacks, read_file
 from tests.attack_runner.make import spread
 from tests.attack_runner.outcome import Outcome, Traffic, deviations
 from tests.attack_runner.verifier import judge

@@ -177,9 +177,7 @@ def test_a_killed_worker_ends_the_run(many: Callable[..., Iterator[Outcome]]) ->
     assert multiprocessing.active_children() == []
 
 
-def test_a_reader_who_stops_early_leaves_no_process(
-    many: Callable[..., Iterator[Outcome]],
-) -> None:
+def test_a_reader_who_stops_early_leaves_no_process(many: Callable[..., Iterator[Outcome]]) -> None:
     """The workers are no more than were asked for, and end with the iterator."""
     results = many(*(f"w{number}" for number in range(300)))
     assert spoken(next(results)) == "trusted"

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from cardsign import sign_card
 from cardsign.card.document import Card
-from cardsign.card.profiles import (
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    PROFILES,
-    canonicalize,
-)
+from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message
 from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError

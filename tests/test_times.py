@@ -11,11 +11,7 @@ from cardsign.times import away, day, minute, read_span, read_stamp, second, sta
 NOW = datetime(2026, 11, 25, 9, 30, tzinfo=UTC)
 EAST = NOW.astimezone(timezone(timedelta(hours=2)))
 
-SHOWN = {
-    day: "2026-11-25",
-    minute: "2026-11-25 09:30 UTC",
-    second: "2026-11-25 09:30:00 UTC",
-}
+SHOWN = {day: "2026-11-25", minute: "2026-11-25 09:30 UTC", second: "2026-11-25 09:30:00 UTC"}
 
 
 @pytest.mark.parametrize(("show", "text"), SHOWN.items())

@@ -20,12 +20,7 @@ from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.card.document import Card
 from cardsign.card.values import jcs
-from cardsign.errors import (
-    BuildRefused,
-    CardsignError,
-    KeyRefused,
-    SignatureRefused,
-)
+from cardsign.errors import BuildRefused, CardsignError, KeyRefused, SignatureRefused
 from cardsign.findings import list_codes
 from cardsign.inspect import inspect_card
 from cardsign.jose import base64url

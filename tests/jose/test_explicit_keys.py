@@ -65,8 +65,7 @@ FITTING = {
 
 
 @pytest.mark.parametrize(
-    "alg",
-    [*ALGORITHMS, "Ed25519", "HS256", "none", "", "ES256K", "Ed448", "RSA-OAEP"],
+    "alg", [*ALGORITHMS, "Ed25519", "HS256", "none", "", "ES256K", "Ed448", "RSA-OAEP"]
 )
 @pytest.mark.parametrize("type_of", FITTING)
 def test_alg_must_fit_the_type(type_of: str, alg: str) -> None:
@@ -258,8 +257,7 @@ def test_from_cryptography_unsupported(private: PrivateKeyTypes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alg", "size"),
-    [("ES256", 64), ("ES384", 96), ("ES512", 132), ("Ed25519", 64), ("RS256", 256)],
+    ("alg", "size"), [("ES256", 64), ("ES384", 96), ("ES512", 132), ("Ed25519", 64), ("RS256", 256)]
 )
 def test_wrong_length_is_named(alg: str, size: int) -> None:
     """A signature of the wrong length, DER most of all, is told apart from a wrong one."""

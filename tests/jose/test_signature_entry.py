@@ -96,10 +96,7 @@ def test_harmless_header(es256: PrivateKey, forge: Forge, text: str) -> None:
 def test_embedded_key(es256: PrivateKey, forge: Forge, text: str) -> None:
     """A key that a header offers is neither used nor an obstacle, be it protected or not."""
     members = json.loads(text)
-    for entry in (
-        forge(es256, header(**members)),
-        {**forge(es256, header()), "header": members},
-    ):
+    for entry in (forge(es256, header(**members)), {**forge(es256, header()), "header": members}):
         check_entry(read_entry(entry), PAYLOAD, es256.public)
 
 

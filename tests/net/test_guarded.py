@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import socket
@@ -263,20 +264,15 @@ def test_many_tasks_at_once(network: Network, peer: Host) -> None:
         return http(request.target.encode())
 
     peer.answers = together
-    bodies: dict[int, str] = {}
+    paths = [f"/{number}" for number in range(20)]
 
-    async def ask(client: httpx.AsyncClient, number: int) -> None:
-        bodies[number] = (await client.get(f"https://agent.example/{number}")).text
-
-    async def ask_all() -> None:
+    async def ask_all() -> list[str]:
         transport = GuardedTransport(network.settings())
-        client = httpx.AsyncClient(transport=transport, timeout=PATIENCE)
-        async with client, anyio.create_task_group() as tasks:
-            for number in range(20):
-                tasks.start_soon(ask, client, number)
+        async with httpx.AsyncClient(transport=transport, timeout=PATIENCE) as client:
+            asked = (client.get(f"https://agent.example{path}") for path in paths)
+            return [answer.text for answer in await asyncio.gather(*asked)]
 
-    anyio.run(ask_all)
-    assert bodies == {number: f"/{number}" for number in range(20)}
+    assert asyncio.run(ask_all()) == paths
 
 
 class Peer:

@@ -22,13 +22,7 @@ from cardsign.net.fetch import FetchSettings
 from cardsign.net.guarded import GuardRefused
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.trust.lock import Memory
-from cardsign.trust.policy import (
-    KeysAnchor,
-    KeysetAnchor,
-    Policy,
-    Subject,
-    TrustedIssuer,
-)
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_origin, parse_place, parse_url
 from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
