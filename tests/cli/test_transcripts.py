@@ -26,9 +26,9 @@ The folder of a story holds ``tides.json``, a card on whose bytes all profiles a
 ``lax.json``, one with defaults and members of its own. For the shell ``$TESTS`` is where the tests
 are.
 
-Each command that cardsign's answer advises is run as printed, in the folder as it is then, and has
-to be understood; what it changes is put back. One with a placeholder in capitals has to be
-understood by the parser.
+Each command that cardsign's answer advises is run as printed, once in a story, in the folder as it
+is then, and has to be understood; what it changes is put back. One with a placeholder in capitals
+has to be understood by the parser.
 """
 
 from __future__ import annotations
@@ -195,16 +195,18 @@ def is_runnable(words: Sequence[str]) -> bool:
     return not PLACEHOLDER.search(" ".join(words)) and set(ENDLESS).isdisjoint(words)
 
 
-def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
+def bad_hint(ended: Ended, cardsign: Cardsign, tried: set[str]) -> str:
     """The first advised command that does not run, and why; empty where all do.
 
-    They run one after the other, as a person would, and all folders are put back.
+    They run one after the other, as a person would, and all folders are put back. Advice that has
+    been tried in this story is not tried again.
     """
     here, story = Path.cwd(), Path(os.environ["HOME"]).parent
     is_json = ended.out.startswith((b"{", b"["))
     advised = list(hints(ended.err if is_json else ended.text + ended.err))
-    if not advised:
+    if str(advised) in tried or not advised:
         return ""
+    tried.add(str(advised))
     with tempfile.TemporaryDirectory() as kept:
         subprocess.run(["cp", "-a", story, f"{kept}/copy"], check=True)
         try:
@@ -212,10 +214,10 @@ def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
             for line, words in advised:
                 is_waiting[line] = is_waiting.get(line, False) or not is_runnable(words)
                 if not is_waiting[line]:
-                    tried = cardsign(*words)
-                    is_asked = any(code in tried.err for code in UNANSWERED)
-                    is_bad = tried.status == EXIT_LOCAL_FAULT and not is_asked
-                    fault = tried.err if is_bad else ""
+                    answer = cardsign(*words)
+                    is_asked = any(code in answer.err for code in UNANSWERED)
+                    is_bad = answer.status == EXIT_LOCAL_FAULT and not is_asked
+                    fault = answer.err if is_bad else ""
                 else:
                     fault = parsing_fault(words)
                 if fault:
@@ -247,7 +249,7 @@ def list_files() -> dict[str, tuple[int, bytes]]:
 
 def play(story: str, cardsign: Cardsign, world: World) -> str:
     """Carry a story out; the first difference, or an empty text."""
-    names, count, later = dict[str, str](), 1, ""
+    names, count, later, tried = dict[str, str](), 1, "", set[str]()
     for step in steps(story):
         if step.name:
             Path(step.name).parent.mkdir(parents=True, exist_ok=True)
@@ -282,7 +284,7 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
         changes = dict(files.items() ^ list_files().items()) if is_unchanged else {}
         if changes.keys() - {str(target)}:
             return f"$ {command}\nwrote into the folder: {', '.join(changes)}"
-        if COMMAND.fullmatch(command) and (fault := bad_hint(ended, cardsign)):
+        if COMMAND.fullmatch(command) and (fault := bad_hint(ended, cardsign, tried)):
             return f"$ {command}\nadvises what does not run: {fault}"
     return ""
 
@@ -350,7 +352,7 @@ def test_an_advised_command_that_does_not_run_is_seen(
     line: str, runs: bool, cardsign: Cardsign
 ) -> None:
     """And running it leaves the folder as it was."""
-    assert (bad_hint(Ended(2, b"", f"  {line}\n"), cardsign) == "") is runs
+    assert (bad_hint(Ended(2, b"", f"  {line}\n"), cardsign, set()) == "") is runs
     assert os.listdir() == []
 
 
