@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.judges import Judge
 from tests.interop.population import Sample, load_samples
-from tests.interop.roster import PROGRAMS
+from tests.interop.roster import PROGRAMS, VERIFIERS, Verifier
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +30,29 @@ def js() -> Iterator[Judge]:
 def samples(shared: Path) -> tuple[Sample, ...]:
     """Every shared card; only for tests marked `needs_shared`."""
     return load_samples(shared)
+
+
+MARKS = {"CARDSIGN_JUDGE_PY": "py", "CARDSIGN_JUDGE_JS_HOME": "js"}
+ASKED = [
+    pytest.param(
+        verifier,
+        marks=pytest.mark.needs_judges(MARKS[variable]) if variable else (),
+        id=name,
+    )
+    for name, verifier in VERIFIERS.items()
+    if (variable := PROGRAMS[verifier.program].variable) != "CARDSIGN_JUDGE_RUST"
+]
+
+
+@pytest.fixture(scope="module", params=ASKED)
+def verifier(request: pytest.FixtureRequest) -> Verifier:
+    """Each verifier of the roster, where it is installed."""
+    verifier: Verifier = request.param
+    return verifier
+
+
+@pytest.fixture(scope="module")
+def judge(verifier: Verifier) -> Iterator[Judge]:
+    """Its program."""
+    with PROGRAMS[verifier.program].start() as judge:
+        yield judge

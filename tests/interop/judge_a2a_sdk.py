@@ -11,11 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
-from platform import python_version
 from typing import Any, Final, TypeAlias
 
 import httpx
@@ -30,6 +27,7 @@ from descriptor import describe_messages
 from google.protobuf.json_format import ParseDict
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
+from protocol import describe, describe_versions, serve
 
 Json: TypeAlias = dict[str, Any]
 Verifier: TypeAlias = Callable[[AgentCard], None]
@@ -151,12 +149,7 @@ def do_schema(_request: Json) -> Json:
 
 
 def do_version(_request: Json) -> Json:
-    beside = {name: version(name) for name in ("protobuf", "PyJWT", "cryptography")}
-    return {
-        "name": "a2a-sdk",
-        "version": version("a2a-sdk"),
-        "beside": {"Python": python_version(), **beside},
-    }
+    return describe_versions("a2a-sdk", "protobuf", "PyJWT", "cryptography")
 
 
 # --- the protocol -----------------------------------------------------------
@@ -170,24 +163,8 @@ ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
 }
 
 
-def answer(line: bytes) -> Json:
-    """The answer to one line, whatever it holds."""
-    try:
-        request = json.loads(line)
-        return ACTIONS[request["do"]](request)
-    except Exception as error:  # noqa: BLE001 - a judge answers every line
-        return {"error": describe(error)}
-
-
-def describe(error: BaseException) -> str:
-    """The type and message of ``error``, in one string."""
-    return f"{type(error).__name__}: {error}"
-
-
 if __name__ == "__main__":
     # The SDK warns about every card that lacks a required member; a driver that does not drain
     # stderr would block on it.
     logging.disable(logging.CRITICAL)
-    for line in sys.stdin.buffer:
-        sys.stdout.write(json.dumps(answer(line)) + "\n")
-        sys.stdout.flush()
+    serve(ACTIONS)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from collections.abc import Callable
-from importlib.metadata import version
-from platform import python_version
 from typing import Any, Final, TypeAlias
 
 import rfc8785
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import import_key
+from protocol import describe, describe_versions, serve
 
 Json: TypeAlias = dict[str, Any]
 
@@ -104,8 +102,7 @@ def do_canonicalize(request: Json) -> Json:
 
 
 def do_version(_request: Json) -> Json:
-    beside = {"rfc8785": version("rfc8785"), "Python": python_version()}
-    return {"name": "joserfc", "version": version("joserfc"), "beside": beside}
+    return describe_versions("joserfc", "rfc8785")
 
 
 ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
@@ -116,21 +113,5 @@ ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
 }
 
 
-def answer(line: bytes) -> Json:
-    """The answer to one line, whatever it holds."""
-    try:
-        request = json.loads(line)
-        return ACTIONS[request["do"]](request)
-    except Exception as error:  # noqa: BLE001 - a judge answers every line
-        return {"error": describe(error)}
-
-
-def describe(error: BaseException) -> str:
-    """The type and message of ``error``, in one string."""
-    return f"{type(error).__name__}: {error}"
-
-
 if __name__ == "__main__":
-    for line in sys.stdin.buffer:
-        sys.stdout.write(json.dumps(answer(line)) + "\n")
-        sys.stdout.flush()
+    serve(ACTIONS)

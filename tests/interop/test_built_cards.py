@@ -10,7 +10,7 @@ from cardsign import JwkSet, PrivateKey, build_card, sign_card
 from cardsign.errors import CardsignError
 from cardsign.sign import SigningOptions, sign_with_notes
 from tests.build.corpus_sources import SAID, URL, WITH, WITHOUT_SCHEMES, sources
-from tests.interop.judges import Finding, Judge
+from tests.interop.judges import Judge, Path_
 
 
 @pytest.fixture(scope="module")
@@ -28,43 +28,33 @@ def built(shared: Path, alice: PrivateKey) -> dict[str, dict[str, bytes]]:
     return made
 
 
-def findings(
-    built: dict[str, dict[str, bytes]], judge: Judge, version: str, keys: JwkSet
-) -> dict[str, Finding]:
-    """What a judge says of the cards of a version, by source."""
-    path = "resolver" if version == "0.3" else "plain"
-    return {name: judge.verify(one[version], keys, path=path) for name, one in built.items()}
-
-
-def check(found: dict[str, Finding], refused: frozenset[str] | set[str] = frozenset()) -> None:
-    """Each card makes a client, and its signature is accepted."""
-    assert len(found) >= 50
-    assert {name for name, one in found.items() if one.outcome != "accepted"} == refused
-    assert [name for name, one in found.items() if not one.callable] == []
-
-
 @pytest.mark.needs_shared
-@pytest.mark.needs_judges("py")
-def test_a2a_sdk_accepts_what_is_built(
-    built: dict[str, dict[str, bytes]], sdk: Judge, alice: PrivateKey, bob: PrivateKey
+@pytest.mark.needs_judges
+@pytest.mark.parametrize(
+    ("name", "version", "refused"),
+    [("sdk", "1.0", set[str]()), ("js", "1.0", set[str]()), ("js", "0.3", WITHOUT_SCHEMES)],
+)
+def test_an_sdk_accepts_what_is_built(
+    built: dict[str, dict[str, bytes]],
+    alice: PrivateKey,
+    bob: PrivateKey,
+    name: str,
+    version: str,
+    refused: set[str],
+    request: pytest.FixtureRequest,
 ) -> None:
-    """And refuses it by another's key."""
-    check(findings(built, sdk, "1.0", JwkSet.of([alice.public])))
-    another = findings(built, sdk, "1.0", JwkSet.of([bob.public]))
-    assert {one.outcome for one in another.values()} == {"refused"}
-
-
-@pytest.mark.needs_shared
-@pytest.mark.needs_judges("js")
-@pytest.mark.parametrize("version", ["1.0", "0.3"])
-def test_a2a_js_accepts_what_is_built(
-    built: dict[str, dict[str, bytes]], js: Judge, alice: PrivateKey, bob: PrivateKey, version: str
-) -> None:
-    """The older card by its resolver, which converts it first; not by another's key."""
-    refused = WITHOUT_SCHEMES if version == "0.3" else set[str]()
-    check(findings(built, js, version, JwkSet.of([alice.public])), refused)
-    another = findings(built, js, version, JwkSet.of([bob.public]))
-    assert {one.outcome for one in another.values()} == {"refused"}
+    """Each card makes a client, the older one by the resolver, which converts it; not by bob's."""
+    judge: Judge = request.getfixturevalue(name)
+    path: Path_ = "resolver" if version == "0.3" else "plain"
+    assert len(built) >= 50
+    ours, theirs = JwkSet.of([alice.public]), JwkSet.of([bob.public])
+    accepted = {
+        source: judge.verify(one[version], ours, path=path) for source, one in built.items()
+    }
+    assert {source for source, one in accepted.items() if one.outcome != "accepted"} == refused
+    assert all(one.callable for one in accepted.values())
+    others = {judge.verify(one[version], theirs, path=path).outcome for one in built.values()}
+    assert others == {"refused"}
 
 
 @pytest.mark.needs_shared

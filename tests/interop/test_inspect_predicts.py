@@ -18,51 +18,35 @@ from cardsign import JwkSet, PrivateKey
 from cardsign.card.profiles import PROFILES, VERIFIERS
 from cardsign.errors import CanonicalizationError
 from cardsign.inspect import inspect_card
-from tests.interop import roster
+from tests.interop.judges import Judge
 from tests.interop.population import Sample
+from tests.interop.roster import Verifier
 from tests.spoilt_cards import spoilt_card
 from tests.support import OLD, dump, one_signature, under_header
 
 RANDOM_CARDS: Final = 60
 
 
-#: Of the table's verifiers, by what they verify by: one of the roster, and its mark.
-ASKED: Final = {
-    "prune-empty-upgraded": ("a2a-sdk", "py"),
-    "prune-empty": ("a2a-js plain", "js"),
-    "js-instance": ("a2a-js resolver", "js"),
-    "served-as-is": ("joserfc", ""),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A verifier of the table, with what it says of a card if it holds alice's key."""
+    """A verifier of our table, with what it says of a card if it holds alice's key."""
 
     name: str
     profile: str
     says: Callable[[bytes], str]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(sdk, marks=pytest.mark.needs_judges(mark) if mark else (), id=name)
-        for sdk in VERIFIERS
-        for name, mark in (ASKED[sdk.profile],)
-    ],
-)
-def witness(request: pytest.FixtureRequest, alice: PrivateKey) -> Iterator[Witness]:
+@pytest.fixture(scope="module")
+def witness(verifier: Verifier, judge: Judge, alice: PrivateKey) -> Witness:
     """Each verifier in turn, where it is installed."""
     keys = JwkSet.of([alice.public])
-    verifier = roster.VERIFIERS[ASKED[request.param.profile][0]]
-    with roster.PROGRAMS[verifier.program].start() as judge:
 
-        def say(card: bytes) -> str:
-            outcome = judge.verify(card, keys, path=verifier.path).outcome
-            return "refused" if outcome == "cannot-parse" else outcome
+    def say(card: bytes) -> str:
+        outcome = judge.verify(card, keys, path=verifier.path).outcome
+        return "refused" if outcome == "cannot-parse" else outcome
 
-        yield Witness(request.param.name, request.param.profile, say)
+    (name,) = (known.name for known in VERIFIERS if known.profile == verifier.payload)
+    return Witness(name, verifier.payload, say)
 
 
 def predict(card: bytes, key: PrivateKey) -> dict[str, str]:

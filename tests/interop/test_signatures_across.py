@@ -9,7 +9,6 @@ signature.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from joserfc.jwk import ECKey
 from cardsign import JwkSet, PrivateKey, canonicalize
 from cardsign.card.profiles import FULL_PROFILES
 from tests.interop.judges import Judge, private_jwk
-from tests.interop.roster import PROGRAMS, VERIFIERS, Verifier
+from tests.interop.roster import Verifier
 from tests.support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put, signed
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
@@ -32,30 +31,6 @@ CARDS: Final[dict[str, dict[str, Any]]] = {
     "of both versions": DUAL,
 }
 every_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
-MARKS: Final = {"CARDSIGN_JUDGE_PY": "py", "CARDSIGN_JUDGE_JS_HOME": "js"}
-ASKED: Final = [
-    pytest.param(
-        verifier,
-        marks=pytest.mark.needs_judges(MARKS[variable]) if variable else (),
-        id=name,
-    )
-    for name, verifier in VERIFIERS.items()
-    if (variable := PROGRAMS[verifier.program].variable) != "CARDSIGN_JUDGE_RUST"
-]
-
-
-@pytest.fixture(scope="module", params=ASKED)
-def verifier(request: pytest.FixtureRequest) -> Verifier:
-    """Each verifier of the roster, where it is installed."""
-    verifier: Verifier = request.param
-    return verifier
-
-
-@pytest.fixture(scope="module")
-def judge(verifier: Verifier) -> Iterator[Judge]:
-    """Its program."""
-    with PROGRAMS[verifier.program].start() as judge:
-        yield judge
 
 
 @every_card
