@@ -17,6 +17,7 @@ from cardsign.keys.store import FolderStore, StoreUser, create_store, open_store
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.elsewhere import refusal
 from tests.keys.states import FIRST, NOON, SECOND, after, public
+from tests.publish.publications import failing_after
 
 PASSPHRASE = b"correct horse battery staple"
 CARD, RELEASE, NEXT = b"of the card keys", b"of the release keys", b"of the next year"
@@ -52,6 +53,7 @@ def test_of_two_who_decide_on_one_state_the_second_decides_again(store: Any) -> 
     enter(store, "three")
     assert [key.state for key in store.state.keys] == ["active", "prepublished", "prepublished"]
     assert refusal(store.add, PrivateKey.generate("ES256"), expect_seq=1) == "keystore.changed"
+    assert not store.append(1, [b"{}"], {}), "others were faster"
     assert store.again().state == store.state
 
 
@@ -161,6 +163,16 @@ def test_a_store_that_is_held_is_busy(store: QuickStore, monkeypatch: pytest.Mon
     with FolderStore(store.path).alone():
         assert refusal(store.add, PrivateKey.generate("ES256")) == "file.busy"
         assert store.again().state == store.state
+    monkeypatch.setattr(store, "append", lambda *_: False)  # others are always faster
+    assert refusal(enter, store, "two", match="gave up after") == "file.busy"
+
+
+def test_a_commit_that_fails_leaves_nothing(store: QuickStore) -> None:
+    """Not even a blob, as far as that goes."""
+    store.add(FIRST)
+    with failing_after(1, "replace"):  # the line of the log
+        assert refusal(store.add, SECOND) == "file.unwritable"
+    assert store.list_blobs() == store.load().private_blobs()
 
 
 # What the user has seen before.
