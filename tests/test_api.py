@@ -232,8 +232,8 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a path of keys": (lambda: V(SIGNED, jwks="jwks.json"), "Path('jwks.json').read_bytes()"),
     "a URL of keys": (lambda: V(SIGNED, jwks="https://a.example"), "or Policy.from_jwks_url(...)"),
     "nobody's card": (lambda: V(SIGNED, policy=POLICY), "issuer='NAME' or url='https://...'"),
-    "two names": (
-        lambda: V(SIGNED, policy=POLICY, issuer="x", url="x"),
+    "two subjects": (
+        lambda: V(SIGNED, policy=POLICY, issuer="tides", url=TIDES.url),
         "one of issuer, origin and url",
     ),
     "a dict to sign": (lambda: D.sign_card(CARD, KEY), "sign_card(json.dumps(card).encode(), key)"),
