@@ -28,7 +28,7 @@ from measuring import JUDGE, Broken, Times, Turn, cpu_seconds, in_turns, ratio, 
 
 from cardsign import JwkSet, NotTrusted, Policy, PrivateKey, canonicalize, sign_card
 from cardsign.card.profiles import ProfileName
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.trust.policy import Subject
 from cardsign.verify.report import trusted_card
 from cardsign.verify.verifier import Verifier
@@ -132,7 +132,7 @@ def _verify(card: bytes, key: PrivateKey, sdk: Sdk | None, rounds: int) -> Times
     _check_refusal(lambda data: verify_by_hand(data, public), changed, Broken)
     payload = canonicalize(card, "served-as-is").data
     protected = json.loads(alone)["signatures"][0]["protected"]
-    signing_input = f"{protected}.{base64url.encode(payload)}".encode()
+    signing_input = f"{protected}.{encode_base64url(payload)}".encode()
     signature = key.sign(signing_input)
     turns = {
         BARE: cpu_seconds(lambda: _verify_bare(key, signing_input, signature)),
@@ -154,7 +154,7 @@ def _sign(card: bytes, key: PrivateKey, sdk: Sdk | None, rounds: int) -> Times:
     private = ECKey.import_key(key.to_pkcs8_der())
     kid = key.public.kid
     verify_by_hand(sign_by_hand(card, private, kid), private)
-    signing_input = b"." + base64url.encode(canonicalize(card, "served-as-is").data).encode()
+    signing_input = b"." + encode_base64url(canonicalize(card, "served-as-is").data).encode()
     turns = {
         BARE: cpu_seconds(lambda: key.sign(signing_input)),
         OURS: cpu_seconds(lambda: sign_card(card, [key])),

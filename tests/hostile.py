@@ -14,7 +14,7 @@ from typing import Any, Final
 from cardsign.card.document import MAX_CARD_VALUES
 from cardsign.card.extensions import EXTENDED_URI
 from cardsign.card.values import count_values
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PrivateKey
 from tests.support import read_cases
 
@@ -39,8 +39,8 @@ _CARD: Final[dict[str, Any]] = {
 
 def entry() -> dict[str, str]:
     """A well-formed signature by the known key, over something else."""
-    protected = base64url.encode(json.dumps({"alg": "ES256", "kid": KEY.public.kid}).encode())
-    return {"protected": protected, "signature": base64url.encode(KEY.sign(b"something else"))}
+    protected = encode_base64url(json.dumps({"alg": "ES256", "kid": KEY.public.kid}).encode())
+    return {"protected": protected, "signature": encode_base64url(KEY.sign(b"something else"))}
 
 
 def _doubled(keyword: str) -> str:

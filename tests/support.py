@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cardsign.card.profiles import FULL_PROFILES, canonicalize
 from cardsign.card.values import append, split
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SignedCard, SigningOptions, sign_document
@@ -114,9 +114,9 @@ def under_header(
     card: Mapping[str, Any], key: PrivateKey, header: Mapping[str, Any], *, profile: str
 ) -> dict[str, Any]:
     """The card with one signature under any protected header at all."""
-    protected = base64url.encode(dump(header))
-    payload = base64url.encode(canonicalize(card, profile).data)
-    signature = base64url.encode(key.sign(f"{protected}.{payload}".encode("ascii")))
+    protected = encode_base64url(dump(header))
+    payload = encode_base64url(canonicalize(card, profile).data)
+    signature = encode_base64url(key.sign(f"{protected}.{payload}".encode("ascii")))
     return {**card, "signatures": [{"protected": protected, "signature": signature}]}
 
 
@@ -300,7 +300,7 @@ def private_jwk(private: PrivateKey, **members: Any) -> bytes:
     numbers = native(private).private_numbers()
     d = numbers.private_value if private.public.alg == "ES256" else numbers.d
     size = 32 if private.public.alg == "ES256" else (d.bit_length() + 7) // 8
-    jwk = {**private.public.jwk(), "d": base64url.encode(d.to_bytes(size)), **members}
+    jwk = {**private.public.jwk(), "d": encode_base64url(d.to_bytes(size)), **members}
     return json.dumps(jwk).encode()
 
 

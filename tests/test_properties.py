@@ -16,7 +16,7 @@ from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, ca
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message
 from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.verify.report import Report
@@ -254,7 +254,7 @@ entries = st.one_of(
         {
             "protected": st.one_of(
                 texts,
-                values.map(lambda value: base64url.encode(dump(value))),
+                values.map(lambda value: encode_base64url(dump(value))),
                 st.fixed_dictionaries(
                     {"alg": st.sampled_from(["ES256", "RS256", "none"]) | values},
                     optional={
@@ -262,9 +262,9 @@ entries = st.one_of(
                         "typ": st.sampled_from(["JOSE", "JWT", "cardsign-compat+jws"]) | values,
                         "crit": values,
                     },
-                ).map(lambda value: base64url.encode(dump(value))),
+                ).map(lambda value: encode_base64url(dump(value))),
             ),
-            "signature": st.binary(max_size=70).map(base64url.encode) | texts,
+            "signature": st.binary(max_size=70).map(encode_base64url) | texts,
         },
         optional={"header": values},
     ),

@@ -14,7 +14,7 @@ from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.errors import CardsignError, SignerFault, SigningRefused
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SignedCard, SigningOptions, self_check, sign_with_notes
@@ -267,7 +267,7 @@ def test_own_signatures_of_another_form_are_replaced(extra: str, alice: PrivateK
 
 def entry_of(protected: bytes) -> dict[str, str]:
     """A signature that was never made."""
-    return {"protected": base64url.encode(protected), "signature": "AA"}
+    return {"protected": encode_base64url(protected), "signature": "AA"}
 
 
 EDDSA = entry_of(b'{"alg":"EdDSA","kid":"x"}')
@@ -556,7 +556,7 @@ def test_each_full_signature_of_ours_must_be_valid(
     """It is not enough that none is invalid: an entry may be one of which nothing is checked."""
     card = signed(PORTABLE, alice, bob)
     header = {"alg": "ES256", "kid": "bob", "typ": "JOSE", **spoil}
-    card["signatures"][1]["protected"] = base64url.encode(json.dumps(header).encode())
+    card["signatures"][1]["protected"] = encode_base64url(json.dumps(header).encode())
 
     error = failed_check(card, alice, bob)
     assert error.code == "sign.self_check"

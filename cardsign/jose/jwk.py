@@ -25,8 +25,35 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg, named
+
+# Base64url as JOSE demands it (RFC 7515 section 2), in exactly one spelling per value. A lenient
+# decoder reads many texts as the same bytes; then two signatures, or two keys, that look different
+# are one, and whatever compares texts can be walked around.
+
+
+def encode_base64url(data: bytes) -> str:
+    """Return `data` as base64url without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def encoded_length(size: int) -> int:
+    """Return how many characters of base64url `size` bytes take."""
+    return (size * 4 + 2) // 3
+
+
+def decode_base64url(text: str) -> bytes:
+    """Return the bytes of which :func:`encode_base64url` makes exactly `text`.
+
+    Raises:
+        ValueError: Padding, a character of another alphabet (``+``, ``/``, whitespace), a length
+            that no bytes have, or stray bits behind the last byte.
+    """
+    data = binascii.a2b_base64(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4))
+    if encode_base64url(data) != text:
+        raise ValueError("not the one spelling of these bytes")
+    return data
+
 
 # Which RSA numbers we accept: nothing that a laptop, or a known flaw, can factor.
 
@@ -142,7 +169,7 @@ _KINDS: Final[dict[str, tuple[type[ECKey | OKPKey | RSAKey], type, tuple[str, ..
 _PRIMES: Final = ("p", "q", "dp", "dq", "qi")
 # Of every registered key type; `priv` is that of AKP.
 _PRIVATE_MEMBERS: Final = ("d", *_PRIMES, "oth", "k", "priv")
-_MAX_MODULUS_CHARS: Final = base64url.encoded_length(MAX_MODULUS_BITS // 8)
+_MAX_MODULUS_CHARS: Final = encoded_length(MAX_MODULUS_BITS // 8)
 
 
 def refuse_private_members(untrusted_jwk: Mapping[str, Json]) -> None:
@@ -267,7 +294,7 @@ def text_member(untrusted_jwk: Mapping[str, Json], name: str) -> str:
 
 def _decode_number(jwk: Mapping[str, str], name: str) -> bytes:
     try:
-        return base64url.decode(jwk[name]) or _malformed(name, "is empty")
+        return decode_base64url(jwk[name]) or _malformed(name, "is empty")
     except ValueError:
         _malformed(name, "is not canonical unpadded base64url")
 

@@ -20,8 +20,8 @@ from joserfc.errors import JoseError
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, SignatureRefused, SigningRefused
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, VerifyAlg, named
+from cardsign.jose.jwk import decode_base64url, encode_base64url
 from cardsign.jose.keys import KID_FORM, MAX_HEADER_BYTES, PrivateKey, PublicKey, check_answer
 
 # The headers of one signature: what they may say, and what makes a signature refused.
@@ -77,7 +77,7 @@ class Entry:
 
     def to_json(self) -> dict[str, Json]:
         """Return the member of ``signatures`` without an unprotected header."""
-        return {"protected": self.protected, "signature": base64url.encode(self.signature)}
+        return {"protected": self.protected, "signature": encode_base64url(self.signature)}
 
 
 def read_signer(members: dict[str, Json], algorithms: Collection[str]) -> tuple[VerifyAlg, str]:
@@ -105,7 +105,7 @@ def decode_part(text: str, name: str) -> bytes:
         SignatureRefused: ``sig.base64url``.
     """
     try:
-        return base64url.decode(text)
+        return decode_base64url(text)
     except ValueError as exc:
         message = f"`{name}` is not canonical unpadded base64url"
         raise SignatureRefused("sig.base64url", message, path=f"/{name}") from exc
@@ -251,16 +251,16 @@ def sign_payload(
         )
         raise KeyRefused("key.unsupported", message, path="/alg")
     header = {"alg": key.alg, "kid": kid or key.kid, "typ": typ}
-    protected = base64url.encode(_HEADERS.encode(header).encode("ascii"))
+    protected = encode_base64url(_HEADERS.encode(header).encode("ascii"))
     size = len(protected)
     if size > MAX_EMITTED_HEADER_CHARS:
         message = f"the header has {size} characters, expected at most {MAX_EMITTED_HEADER_CHARS}"
         raise SigningRefused("sign.header_too_long", message, path="/kid")
-    signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
+    signing_input = f"{protected}.{encode_base64url(payload)}".encode("ascii")
     signature = signer.sign(signing_input)
     if not (will_verify and type(signer) is PrivateKey):
         check_answer(key, signing_input, signature)
-    return {"protected": protected, "signature": base64url.encode(signature)}
+    return {"protected": protected, "signature": encode_base64url(signature)}
 
 
 # Signed tokens (RFC 7519) of other issuers: the signature, and the claims that bound them. The keys

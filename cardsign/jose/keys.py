@@ -36,7 +36,6 @@ from cardsign.errors import (
     check_type,
     place_below,
 )
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, ED25519, SIGNING_ALGORITHMS, SigningAlg, VerifyAlg
 from cardsign.jose.jwk import (
     EXPONENT,
@@ -45,6 +44,9 @@ from cardsign.jose.jwk import (
     NativePrivateKey,
     NativePublicKey,
     check_purpose,
+    decode_base64url,
+    encode_base64url,
+    encoded_length,
     jwk_of,
     jwk_of_pem,
     read_key,
@@ -75,8 +77,8 @@ class _Registry(jws.JWSRegistry):
     bits, and judges members, such as ``x5c``, that weigh nothing here.
     """
 
-    max_header_length = base64url.encoded_length(MAX_HEADER_BYTES)
-    max_signature_length = base64url.encoded_length(MAX_SIGNATURE_BYTES)
+    max_header_length = encoded_length(MAX_HEADER_BYTES)
+    max_signature_length = encoded_length(MAX_SIGNATURE_BYTES)
 
     def __init__(self) -> None:
         super().__init__(algorithms={*ALGORITHMS, ED25519}, strict_check_header=False)
@@ -215,7 +217,7 @@ class PublicKey:
             SignatureRefused: ``sig.bad``.
         """
         self.check_length(signature)  # OpenSSL takes one of RSA without its leading zeros, too
-        token = f"{protected}..{base64url.encode(signature)}"
+        token = f"{protected}..{encode_base64url(signature)}"
         try:
             jws.deserialize_compact(token, self.jose, payload=payload, registry=REGISTRY)
         except (JoseError, KeyError, TypeError, ValueError) as exc:  # all that joserfc 1.8 raises
@@ -392,7 +394,7 @@ def check_answer(public: PublicKey, signing_input: bytes, untrusted_answer: byte
     """
     protected, _, payload = signing_input.decode("ascii").partition(".")
     try:
-        public.check(protected, base64url.decode(payload), untrusted_answer)
+        public.check(protected, decode_base64url(payload), untrusted_answer)
     except SignatureRefused as exc:
         message = f"with the key {public.kid!r}: {exc.message}"
         raise SignerFault("signer.wrong_key", message) from exc

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFault, StoreFault
-from cardsign.jose.base64url import decode, encode
+from cardsign.jose.jwk import decode_base64url, encode_base64url
 from cardsign.jose.keys import PrivateKey, PublicKey
 
 FORMAT: Final = 1
@@ -49,7 +49,7 @@ def seal(pkcs8: bytes, passphrase: bytes, public: PublicKey) -> bytes:
     salt, nonce = os.urandom(16), os.urandom(_NONCE_BYTES)
     members = _bound_members(label_of(public), SCRYPT_N, salt, nonce)
     cipher = AESGCM(_derive(passphrase, salt, SCRYPT_N))
-    ciphertext = encode(cipher.encrypt(nonce, pkcs8, _canonical(members)))
+    ciphertext = encode_base64url(cipher.encrypt(nonce, pkcs8, _canonical(members)))
     return (json.dumps({**members, "ciphertext": ciphertext}, indent=2) + "\n").encode("ascii")
 
 
@@ -71,8 +71,9 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dic
         version = members.get("format")
         if type(version) is int and version > FORMAT:
             raise StoreFault("keystore.newer_format", f"this key file is of format {version}")
-        ciphertext, nonce = decode(members.pop("ciphertext")), decode(members["nonce"])
-        n, salt = int(members["kdf"]["n"]), decode(members["kdf"]["salt"])
+        ciphertext = decode_base64url(members.pop("ciphertext"))
+        nonce = decode_base64url(members["nonce"])
+        n, salt = int(members["kdf"]["n"]), decode_base64url(members["kdf"]["salt"])
         label = {name: str(members[name]) for name in ("kid", "alg", "thumbprint")}
         bound = _canonical(_bound_members(label, n, salt, nonce))
     except (JsonRefused, ValueError, KeyError, TypeError, AttributeError) as exc:
@@ -115,9 +116,9 @@ def label_of(public: PublicKey) -> dict[str, str]:
 
 def _bound_members(label: Mapping[str, str], n: int, salt: bytes, nonce: bytes) -> dict[str, Any]:
     """Return the members of an envelope but the ciphertext, to which they are bound."""
-    kdf = {"name": "scrypt", "n": n, "r": _R, "p": _P, "salt": encode(salt)}
+    kdf = {"name": "scrypt", "n": n, "r": _R, "p": _P, "salt": encode_base64url(salt)}
     bound = {"format": FORMAT, **label, "kdf": kdf}
-    return {**bound, "cipher": "AES-256-GCM", "nonce": encode(nonce)}
+    return {**bound, "cipher": "AES-256-GCM", "nonce": encode_base64url(nonce)}
 
 
 def _canonical(members: Mapping[str, Any]) -> bytes:

@@ -35,8 +35,7 @@ from cardsign import errors, programs
 from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_user
 from cardsign.files import USER_FILE, read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
-from cardsign.jose.base64url import encode
-from cardsign.jose.jwk import PRIVATE_LABELS, jwk_of, pem_blocks
+from cardsign.jose.jwk import PRIVATE_LABELS, encode_base64url, jwk_of, pem_blocks
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey, check_answer, raw_from_der
 from cardsign.keys import secrets as passphrases
@@ -612,7 +611,7 @@ class AzureKey(RemoteKey):
         with self._options() as (vault, options), keys.KeyClient(vault, **options) as client:
             key = client.get_key(self.parts["name"], self.parts["version"]).key
             members = {name: getattr(key, name) for name in ("x", "y", "n", "e")}
-            jwk = {name: encode(value) for name, value in members.items() if value}
+            jwk = {name: encode_base64url(value) for name, value in members.items() if value}
             jwk["kty"] = key.kty.removesuffix("-HSM")
             return json.dumps(jwk if key.crv is None else {**jwk, "crv": key.crv}).encode()
 

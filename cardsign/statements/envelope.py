@@ -27,8 +27,8 @@ from cardsign.errors import (
     SignatureRefused,
     SigningRefused,
 )
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS, named
+from cardsign.jose.jwk import decode_base64url, encode_base64url
 from cardsign.jose.jws import Entry, Signer, sign_payload
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.times import MAX_TIME, away, second
@@ -74,7 +74,7 @@ class Envelope:
     def to_bytes(self, *, indent: int | None = None) -> bytes:
         """Return the statement in its shortest form, or indented."""
         document = {
-            "payload": base64url.encode(self.payload),
+            "payload": encode_base64url(self.payload),
             "signatures": [signature.to_json() for signature in self.signatures],
         }
         apart = (",", ":") if indent is None else None
@@ -156,7 +156,7 @@ def sign_envelope(envelope: Envelope, signers: Iterable[Signer]) -> bytes:
     entries += [
         sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint) for signer in asked
     ]
-    document = {"payload": base64url.encode(payload), "signatures": entries}
+    document = {"payload": encode_base64url(payload), "signatures": entries}
     data = json.dumps(document, indent=2).encode("ascii") + b"\n"
     read_envelope(data, typ)  # what we write, everybody can read
     return data
@@ -217,7 +217,7 @@ def _decoded(value: Json, path: str) -> bytes:
     if not isinstance(value, str):
         raise StatementRefused("statement.shape", "expected base64url", path=path)
     try:
-        return base64url.decode(value)
+        return decode_base64url(value)
     except ValueError as exc:
         message = "not canonical unpadded base64url"
         raise StatementRefused("statement.shape", message, path=path) from exc

@@ -11,7 +11,7 @@ from typing import Any, Final
 from cardsign.api import sign_card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import jcs
-from cardsign.jose import base64url
+from cardsign.jose.jwk import decode_base64url
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.statements.keyset import read_keyset, sign_keyset
 from cardsign.statements.release import sign_release
@@ -157,7 +157,7 @@ class FakeIssuer:
 
 def payload_of(statement: bytes) -> bytes:
     """Return the signed octets of a statement."""
-    return base64url.decode(json.loads(statement)["payload"])
+    return decode_base64url(json.loads(statement)["payload"])
 
 
 def members_of(statement: bytes) -> Members:

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.testing import conformance
 from cardsign.testing.conformance import Description
 
@@ -143,7 +143,7 @@ def _payload(files: Mapping[str, Description], described: Description) -> Mappin
 
 
 def _encode(value: Any) -> str:
-    return base64url.encode(conformance.describe_bytes({}, {"compact": value}))
+    return encode_base64url(conformance.describe_bytes({}, {"compact": value}))
 
 
 @cache

@@ -23,7 +23,7 @@ from cardsign.card.values import jcs
 from cardsign.errors import BuildRefused, CardsignError, KeyRefused, SignatureRefused
 from cardsign.findings import list_codes
 from cardsign.inspect import inspect_card
-from cardsign.jose import base64url
+from cardsign.jose.jwk import decode_base64url, encode_base64url
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import Envelope, StatementRefused, read_envelope
 from cardsign.statements.keyset import read_keyset
@@ -94,7 +94,7 @@ def _check_envelope(envelope: Envelope, issuer: str) -> None:
     assert jcs(members) == envelope.payload
     assert members["issuer"] == issuer
     document = {
-        "payload": base64url.encode(envelope.payload),
+        "payload": encode_base64url(envelope.payload),
         "signatures": [one.to_json() for one in envelope.signatures],
     }
     assert read_envelope(json.dumps(document).encode(), envelope.typ) == envelope
@@ -132,7 +132,7 @@ def _is_signed(payload: Any, data: bytes) -> bool:
     for entry in json.loads(data)["signatures"]:
         for one in _BY_RIGHT.keys:
             try:
-                signature = base64url.decode(entry["signature"])
+                signature = decode_base64url(entry["signature"])
                 one.check(entry["protected"], signed, signature)
             except (SignatureRefused, ValueError, TypeError, KeyError, AttributeError):
                 continue  # this entry is not the one

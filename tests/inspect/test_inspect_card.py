@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cardsign.card.profiles import PROFILES, canonicalize
 from cardsign.findings import list_codes
 from cardsign.inspect import inspect_card
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import JwkSet, PrivateKey
 from tests.inspect.inspecting import inspected, only, over
 from tests.support import (
@@ -78,7 +78,7 @@ def _entries(*entries: Any) -> Card:
 
 
 def _protected(data: bytes) -> dict[str, str]:
-    return {"protected": base64url.encode(data), "signature": "AA"}
+    return {"protected": encode_base64url(data), "signature": "AA"}
 
 
 #: Whose first signature is of no use: the code that says why.

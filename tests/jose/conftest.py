@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cardsign.card.values import Json
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PrivateKey
 from tests.jose.explicit_making import PAYLOAD
 from tests.support import rsa_key
@@ -37,8 +37,8 @@ def forge() -> Callable[..., dict[str, Json]]:
     """Sign `payload` under any header text at all, as a hostile holder of a key could."""
 
     def forged(key: PrivateKey, header: bytes, payload: bytes = PAYLOAD) -> dict[str, Json]:
-        protected = base64url.encode(header)
-        signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
-        return {"protected": protected, "signature": base64url.encode(key.sign(signing_input))}
+        protected = encode_base64url(header)
+        signing_input = f"{protected}.{encode_base64url(payload)}".encode("ascii")
+        return {"protected": protected, "signature": encode_base64url(key.sign(signing_input))}
 
     return forged

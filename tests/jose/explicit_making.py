@@ -11,7 +11,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from cardsign.card.values import Json
-from cardsign.jose import base64url
+from cardsign.jose.jwk import decode_base64url, encode_base64url
 from cardsign.jose.keys import PublicKey
 
 #: What headers say; Ed25519 is EdDSA by its newer name, of which alone joserfc does not warn.
@@ -74,10 +74,10 @@ def made(alg: str) -> Made:
 def input_of(key: PublicKey, payload: bytes = PAYLOAD) -> bytes:
     """What a signature by this key signs: a header of nothing but its algorithm, and a payload."""
     protected = json.dumps({"alg": key.alg}).encode()
-    return f"{base64url.encode(protected)}.{base64url.encode(payload)}".encode()
+    return f"{encode_base64url(protected)}.{encode_base64url(payload)}".encode()
 
 
 def check_input(key: PublicKey, signing_input: bytes, signature: bytes) -> None:
     """Check a signature of ``protected.payload``; SignatureRefused if it does not fit."""
     protected, _, payload = signing_input.decode().partition(".")
-    key.check(protected, base64url.decode(payload), signature)
+    key.check(protected, decode_base64url(payload), signature)

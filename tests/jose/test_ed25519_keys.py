@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PublicKey
 from tests.jose.explicit_making import check_input, input_of
 
@@ -18,7 +18,7 @@ P = 2**255 - 19
 
 def jwk_of(x: bytes) -> dict[str, Json]:
     """The JWK of these bytes, whatever they are."""
-    return {"kty": "OKP", "crv": "Ed25519", "x": base64url.encode(x)}
+    return {"kty": "OKP", "crv": "Ed25519", "x": encode_base64url(x)}
 
 
 #: The eight points of small order, the published list of them: 1, 2, 4 and 4, 8 four times.

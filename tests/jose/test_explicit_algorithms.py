@@ -18,8 +18,8 @@ from joserfc.errors import JoseError
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
+from cardsign.jose.jwk import decode_base64url, encode_base64url
 from cardsign.jose.jws import check_entry, read_entry
 from cardsign.jose.keys import MAX_SIGNATURE_BYTES, REGISTRY, PublicKey
 from tests.jose.explicit_making import (
@@ -42,9 +42,9 @@ def rsa_signature(entry: dict[str, Json], how: padding.AsymmetricPadding, digest
     """The entry, signed anew by the RSA key with another padding or digest."""
     native = rsa_key().private_key
     assert isinstance(native, rsa.RSAPrivateKey)
-    signing_input = f"{entry['protected']}.{base64url.encode(PAYLOAD)}".encode()
+    signing_input = f"{entry['protected']}.{encode_base64url(PAYLOAD)}".encode()
     signature = native.sign(signing_input, how, HASHES[digest])
-    return {**entry, "signature": base64url.encode(signature)}
+    return {**entry, "signature": encode_base64url(signature)}
 
 
 def verdict(entry: Json, key: PublicKey, algorithms: Collection[str] = ALGORITHMS) -> str:
@@ -98,7 +98,7 @@ UNACCEPTABLE += ("es384", "ps512", "EDDSA", "Ed25519")
 @pytest.mark.parametrize("name", UNACCEPTABLE)
 def test_what_nobody_may_accept(name: str) -> None:
     """Whatever a caller names: no entry by it is read, no key is for it."""
-    protected = base64url.encode(json.dumps({"alg": name, "kid": "k"}).encode())
+    protected = encode_base64url(json.dumps({"alg": name, "kid": "k"}).encode())
     entry: Json = {"protected": protected, "signature": ""}
     for names in ((), {name}, [*ALGORITHMS, name] if name != "Ed25519" else ()):
         assert verdict(entry, made("ES256").public, names) == "sig.alg_forbidden"
@@ -115,23 +115,23 @@ def test_what_nobody_may_accept(name: str) -> None:
 def test_a_public_key_is_no_secret(alg: str) -> None:
     """HS256 with any spelling of the public key is refused, whatever the caller names."""
     key, jwk = made(alg).public, made(alg).jwk
-    protected = base64url.encode(json.dumps({"alg": "HS256", "kid": key.kid}).encode())
-    signing_input = f"{protected}.{base64url.encode(PAYLOAD)}".encode()
+    protected = encode_base64url(json.dumps({"alg": "HS256", "kid": key.kid}).encode())
+    signing_input = f"{protected}.{encode_base64url(PAYLOAD)}".encode()
     numbers = [str(jwk[name]) for name in ("x", "y", "n", "e") if name in jwk]
     for secret in (
         json.dumps(key.jwk()).encode(),
         json.dumps(jwk).encode(),
         *(text.encode() for text in numbers),
-        *(base64url.decode(text) for text in numbers),
+        *(decode_base64url(text) for text in numbers),
         key.native.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
         key.native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
     ):
-        tag = base64url.encode(hmac.digest(secret, signing_input, "sha256"))
+        tag = encode_base64url(hmac.digest(secret, signing_input, "sha256"))
         entry: Json = {"protected": protected, "signature": tag}
         for names in (STATEMENT_ALGORITHMS, ALGORITHMS, {"HS256"}, [*ALGORITHMS, "HS256"]):
             assert verdict(entry, key, names) == "sig.alg_forbidden"
         with pytest.raises(SignatureRefused, match=r"sig\.bad"):  # by joserfc alone
-            key.check(protected, PAYLOAD, base64url.decode(tag))
+            key.check(protected, PAYLOAD, decode_base64url(tag))
 
 
 @pytest.mark.parametrize(("alg", "other"), list(itertools.product(ALL_ALGS, repeat=2)))
@@ -142,7 +142,7 @@ def test_a_key_serves_one_algorithm(alg: str, other: str) -> None:
     assert verdict(entry, key) == expected
     if alg != other:  # and by joserfc alone
         with pytest.raises(SignatureRefused, match=r"sig\.bad"):
-            key.check(str(entry["protected"]), PAYLOAD, base64url.decode(str(entry["signature"])))
+            key.check(str(entry["protected"]), PAYLOAD, decode_base64url(str(entry["signature"])))
 
 
 @pytest.mark.parametrize(("made_by", "claimed"), list(itertools.permutations(RSA_ALGS, 2)))
@@ -163,13 +163,13 @@ def test_every_bit_counts(alg: str, changed: str) -> None:
     The other RSA signatures are of the same length by the same key: of them one in each byte.
     """
     signed = made(alg).sign()
-    parts = {name: base64url.decode(str(text)) for name, text in signed.items()}
+    parts = {name: decode_base64url(str(text)) for name, text in signed.items()}
     parts["payload"] = PAYLOAD
     sound = parts[changed]
     step = 8 if alg[1:] in ("S384", "S512") and alg[0] in "RP" else 1
     for bit in range(0, len(sound) * 8, step):
         parts[changed] = (int.from_bytes(sound) ^ (1 << bit)).to_bytes(len(sound))
-        entry: Json = {member: base64url.encode(parts[member]) for member in signed}
+        entry: Json = {member: encode_base64url(parts[member]) for member in signed}
         with pytest.raises(SignatureRefused):
             check_entry(read_entry(entry), parts["payload"], made(alg).public)
 
@@ -206,14 +206,14 @@ OF_TWO_NUMBERS: dict[str, Callable[[bytes, bytes], bytes]] = {
 def test_forgery(alg: str) -> None:
     """Whatever is not the signature of this input, at its full length, is refused."""
     entry, key = made(alg).sign(), made(alg).public
-    signature = base64url.decode(str(entry["signature"]))
+    signature = decode_base64url(str(entry["signature"]))
     half = len(signature) // 2
     forgeries = {name: change(signature) for name, change in ANY.items()}
     if alg.startswith("E"):
         halves = signature[:half], signature[half:]
         forgeries |= {name: change(*halves) for name, change in OF_TWO_NUMBERS.items()}
     for name, forged in forgeries.items():
-        forgery: Json = {**entry, "signature": base64url.encode(forged)}
+        forgery: Json = {**entry, "signature": encode_base64url(forged)}
         assert (name, verdict(forgery, key)) == (name, "sig.bad")
 
 
@@ -221,18 +221,18 @@ def test_a_leading_zero_counts() -> None:
     """A signature by RSA is as long as the modulus (RFC 8017 8.1.2): OpenSSL takes it shorter."""
     key = made("PS256")  # whose salt makes one in 256 signatures begin with a zero
     entries = (key.sign() for _ in range(10_000))
-    entry = next(one for one in entries if base64url.decode(str(one["signature"]))[0] == 0)
+    entry = next(one for one in entries if decode_base64url(str(one["signature"]))[0] == 0)
     assert verdict(entry, key.public) == "good"
-    shorter = base64url.encode(base64url.decode(str(entry["signature"]))[1:])
+    shorter = encode_base64url(decode_base64url(str(entry["signature"]))[1:])
     assert verdict({**entry, "signature": shorter}, key.public) == "sig.bad"
 
 
 def test_other_half_of_the_range() -> None:
     """(r, n-s) is as good as (r, s) on P-384 too (RFC 7518 3.4)."""
     entry = made("ES384").sign()
-    signature = base64url.decode(str(entry["signature"]))
+    signature = decode_base64url(str(entry["signature"]))
     s = ec.SECP384R1().group_order - int.from_bytes(signature[48:])
-    entry["signature"] = base64url.encode(signature[:48] + s.to_bytes(48))
+    entry["signature"] = encode_base64url(signature[:48] + s.to_bytes(48))
     assert verdict(entry, made("ES384").public) == "good"
 
 
@@ -258,7 +258,7 @@ def test_pss_in_one_form(mask: str, salt: int, digest: str) -> None:
 @each_case(__file__, "examples", "jwk", "signing_input", "signature")
 def test_the_standards_examples(jwk: dict[str, Json], signing_input: str, signature: str) -> None:
     """The examples verify, and not with one character of the payload changed."""
-    key, value = PublicKey.from_jwk(jwk), base64url.decode(signature)
+    key, value = PublicKey.from_jwk(jwk), decode_base64url(signature)
     check_input(key, signing_input.encode(), value)
     with pytest.raises(SignatureRefused, match=r"sig\.bad"):
         key.check(signing_input.partition(".")[0], b"another payload", value)
@@ -269,7 +269,7 @@ def test_the_standards_examples(jwk: dict[str, Json], signing_input: str, signat
 
 def test_the_signature_of_the_largest_rsa_key_is_not_too_long() -> None:
     """8192 bits; joserfc's own limit lies below."""
-    largest = base64url.encode(bytes(MAX_SIGNATURE_BYTES)).encode()
+    largest = encode_base64url(bytes(MAX_SIGNATURE_BYTES)).encode()
     REGISTRY.validate_signature_size(largest)
     with pytest.raises(JoseError, match="exceeds"):
         jws.default_registry.validate_signature_size(largest)

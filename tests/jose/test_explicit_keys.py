@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
+from cardsign.jose.jwk import decode_base64url, encode_base64url
 from cardsign.jose.jws import check_entry, read_entry, sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
 from tests.jose.explicit_making import ALL_ALGS, HEADER_ALGS, PAYLOAD, made
@@ -90,7 +90,7 @@ def drop(name: str) -> Change:
 def respell(name: str, change: Callable[[bytes], bytes]) -> Change:
     """Change the bytes of a number of a JWK."""
     return lambda jwk: jwk.update(
-        {name: base64url.encode(change(base64url.decode(str(jwk[name]))))}
+        {name: encode_base64url(change(decode_base64url(str(jwk[name]))))}
     )
 
 
@@ -132,9 +132,9 @@ def test_refused_on_a_curve(alg: str) -> None:
         (respell("x", lambda x: b"\0" + x), "/x"),
         (respell("y", lambda y: b"\0" + y), "/y"),
         (respell("x", lambda x: x[1:]), "/x"),
-        (put(x=base64url.encode(FIELDS[alg].to_bytes(size))), "/x"),
-        (put(x=base64url.encode(b"\xff" * size)), "/x"),
-        (put(**dict.fromkeys("xy", base64url.encode(bytes(size)))), "/x"),
+        (put(x=encode_base64url(FIELDS[alg].to_bytes(size))), "/x"),
+        (put(x=encode_base64url(b"\xff" * size)), "/x"),
+        (put(**dict.fromkeys("xy", encode_base64url(bytes(size)))), "/x"),
         (put(x=""), "/x"),
         (put(y=1), "/y"),
         (put(x=f"{good['x']}="), "/x"),
@@ -142,7 +142,7 @@ def test_refused_on_a_curve(alg: str) -> None:
         (drop("crv"), "/crv"),
         *((lambda jwk, crv=crv: jwk.pop("alg") and jwk.update(crv=crv), "/x") for crv in others),
     ]
-    assert len(base64url.decode(str(good["x"]))) == size
+    assert len(decode_base64url(str(good["x"]))) == size
     for change, path in changes:
         jwk = {**good}
         change(jwk)
@@ -152,9 +152,9 @@ def test_refused_on_a_curve(alg: str) -> None:
 def test_a_point_in_two_spellings() -> None:
     """The point of P-256 with x = 5, also where x is the field's order more, or has stray bits."""
     y = "RZJDuapYGAb-kTvOmYF63hHKUDxk2aPFM0FcCDJI-8w"
-    jwk = {"kty": "EC", "crv": "P-256", "x": base64url.encode((5).to_bytes(32)), "y": y}
+    jwk = {"kty": "EC", "crv": "P-256", "x": encode_base64url((5).to_bytes(32)), "y": y}
     assert PublicKey.from_jwk(jwk).alg == "ES256"
-    for x in (base64url.encode((FIELDS["ES256"] + 5).to_bytes(32)), "A" * 42 + "B"):
+    for x in (encode_base64url((FIELDS["ES256"] + 5).to_bytes(32)), "A" * 42 + "B"):
         assert refusal_of({**jwk, "x": x}) == ("key.malformed", "/x")
     for curve in ({"crv": "secp256k1"}, {"kty": "OKP"}):
         assert refusal_of({**jwk, **curve}) == ("key.unsupported", "/crv")
@@ -171,10 +171,10 @@ def test_rsa_is_as_strong_for_all(alg: str) -> None:
     """Length, exponent and spelling are the same whatever the key is for."""
     good = {**made("RS256").jwk, "alg": alg}
     short = rsa.generate_private_key(65537, 1024).public_key().public_numbers().n
-    n = base64url.decode(str(good["n"]))
-    longer, other = base64url.encode(b"\0" + n), f"+{str(good['n'])[1:]}"
+    n = decode_base64url(str(good["n"]))
+    longer, other = encode_base64url(b"\0" + n), f"+{str(good['n'])[1:]}"
     for name, values, code in (
-        ("n", [base64url.encode(short.to_bytes(128)), "_" * 2_000], "key.weak_rsa"),
+        ("n", [encode_base64url(short.to_bytes(128)), "_" * 2_000], "key.weak_rsa"),
         ("n", [longer, other, "", None], "key.malformed"),
         ("e", ["Aw"], "key.weak_rsa"),
         ("e", ["AAEAAQ", 65537, None], "key.malformed"),
@@ -229,7 +229,7 @@ def test_what_we_sign_by(alg: str) -> None:
     for private in (read, new):
         entry = sign_payload(PAYLOAD, private, typ="JOSE")
         assert entry == sign_payload(PAYLOAD, private, typ="JOSE")
-        header = json.loads(base64url.decode(entry["protected"]))
+        header = json.loads(decode_base64url(entry["protected"]))
         assert header["alg"] == private.public.alg  # not Ed25519, which few others read
         check_entry(read_entry({**entry}), PAYLOAD, private.public)
 
@@ -261,7 +261,7 @@ def test_from_cryptography_unsupported(private: PrivateKeyTypes) -> None:
 )
 def test_wrong_length_is_named(alg: str, size: int) -> None:
     """A signature of the wrong length, DER most of all, is told apart from a wrong one."""
-    entry = read_entry({**made(alg).sign(), "signature": base64url.encode(bytes(70))})
+    entry = read_entry({**made(alg).sign(), "signature": encode_base64url(bytes(70))})
     expected = f"has 70 bytes, expected {size} for {made(alg).name}"
     with pytest.raises(SignatureRefused, match=expected):
         check_entry(entry, PAYLOAD, made(alg).public)

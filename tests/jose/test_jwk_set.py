@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet, PrivateKey
 from tests.jose.explicit_making import HEADER_ALGS, made
 from tests.support import each_case
@@ -131,7 +131,7 @@ def test_duplicate_kid(es256: PrivateKey, rs256: PrivateKey) -> None:
 def test_shared_prime_across_algorithms() -> None:
     """A common prime gives both keys away, whatever each is for."""
     first, second = (rsa.generate_private_key(65537, 2048).private_numbers() for _ in range(2))
-    moduli = [base64url.encode((first.p * q).to_bytes(256)) for q in (first.q, second.q)]
+    moduli = [encode_base64url((first.p * q).to_bytes(256)) for q in (first.q, second.q)]
     keys = [
         {"kty": "RSA", "alg": alg, "n": modulus, "e": "AQAB"}
         for alg, modulus in zip(("PS256", "RS512"), moduli, strict=True)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import PrivateFormat as Format
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, PassphraseFault
-from cardsign.jose import base64url
+from cardsign.jose.jwk import decode_base64url, encode_base64url
 from cardsign.jose.keys import PrivateKey
 from tests.jose.explicit_making import made
 from tests.support import native
@@ -67,7 +67,7 @@ def test_rsa_jwk_needs_no_primes() -> None:
     assert PrivateKey.from_jwk(jwk).sign(b"a.b") == PrivateKey.from_jwk(whole).sign(b"a.b")
 
 
-FIVE = base64url.encode((5).to_bytes(32))
+FIVE = encode_base64url((5).to_bytes(32))
 REFUSED_JWK: list[tuple[str, dict[str, Json], str]] = [
     *(("ES256", {"d": d}, "key.malformed") for d in (FIVE, FIVE[1:], None)),
     ("ES256", {"key_ops": ["verify"]}, "key.use"),
@@ -103,10 +103,10 @@ def test_wrong_exponent_without_primes(d: str, fault: str) -> None:
 def test_nothing_leaks(alg: str) -> None:
     """No way of printing a key shows a private number, and it is not pickled."""
     key = PrivateKey.from_jwk(made(alg).private_jwk)
-    d = base64url.decode(str(made(alg).private_jwk["d"]))
+    d = decode_base64url(str(made(alg).private_jwk["d"]))
     shown = f"{key} {key!r} {[key]} {key.public} {key.public.jwk()}"
     assert key.public.kid in shown
-    for secret in (base64url.encode(d), d.hex(), str(int.from_bytes(d)), repr(d)[2:-1]):
+    for secret in (encode_base64url(d), d.hex(), str(int.from_bytes(d)), repr(d)[2:-1]):
         assert secret not in shown
     with pytest.raises(TypeError, match="cannot pickle"):
         pickle.dumps(key)

@@ -9,8 +9,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cardsign.errors import KeyRefused
-from cardsign.jose import base64url
-from cardsign.jose.jwk import EXPONENT, refuse_shared_primes
+from cardsign.jose.jwk import (
+    EXPONENT,
+    decode_base64url,
+    encode_base64url,
+    refuse_shared_primes,
+)
 from cardsign.jose.keys import PrivateKey, PublicKey
 
 PRIMES = [n for n in range(2, 10_000) if all(n % d for d in range(2, math.isqrt(n) + 1))]
@@ -32,7 +36,7 @@ def times(factor: int) -> int:
 def jwk(modulus: int, exponent: int = EXPONENT) -> dict[str, str]:
     """The JWK of these numbers, however bad they are."""
     n, e = (number.to_bytes((number.bit_length() + 7) // 8) for number in (modulus, exponent))
-    return {"kty": "RSA", "n": base64url.encode(n), "e": base64url.encode(e)}
+    return {"kty": "RSA", "n": encode_base64url(n), "e": encode_base64url(e)}
 
 
 def roca() -> int:
@@ -90,7 +94,7 @@ def test_generated_keys_pass() -> None:
     """What we generate, we accept; 3072 bits and the one exponent."""
     generated = PrivateKey.generate("RS256").public
     assert generated.jwk()["e"] == "AQAB"
-    assert len(base64url.decode(generated.jwk()["n"])) * 8 == 3072
+    assert len(decode_base64url(generated.jwk()["n"])) * 8 == 3072
     assert PublicKey.from_jwk({**generated.jwk()}) == generated
 
 

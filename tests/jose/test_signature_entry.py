@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cardsign.card.values import Json
 from cardsign.errors import SignatureRefused
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, STATEMENT_ALGORITHMS
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.jws import check_entry, read_entry, sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.jose.explicit_making import PAYLOAD
@@ -198,9 +198,9 @@ MEMBERS = st.dictionaries(
 )
 PARTS = (
     JSON
-    | st.just(base64url.encode(header()))
-    | MEMBERS.map(lambda members: base64url.encode(json.dumps(members).encode()))
-    | (st.binary() | st.binary(min_size=64, max_size=64)).map(base64url.encode)
+    | st.just(encode_base64url(header()))
+    | MEMBERS.map(lambda members: encode_base64url(json.dumps(members).encode()))
+    | (st.binary() | st.binary(min_size=64, max_size=64)).map(encode_base64url)
 )
 
 
@@ -217,4 +217,4 @@ def test_any_json(es256: PrivateKey, untrusted_entry: Json) -> None:
 def test_garbage_is_bad(es256: PrivateKey, signature: bytes) -> None:
     """Whatever stands in the place of a signature is refused under one code."""
     with pytest.raises(SignatureRefused, match=r"sig\.bad"):
-        es256.public.check(base64url.encode(header()), PAYLOAD, signature)
+        es256.public.check(encode_base64url(header()), PAYLOAD, signature)

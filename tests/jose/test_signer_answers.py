@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from joserfc import jws
 
 from cardsign.errors import SignerFault, SigningRefused
-from cardsign.jose import base64url
+from cardsign.jose.jwk import decode_base64url
 from cardsign.jose.jws import (
     MAX_EMITTED_HEADER_CHARS,
     TYP_COMPAT,
@@ -91,7 +91,7 @@ def test_wrong_answers(es256: PrivateKey, rs256: PrivateKey) -> None:
 def test_emitted(key: PrivateKey, typ: str) -> None:
     """The header is alg, kid and typ, sorted and compact; joserfc accepts it on its defaults."""
     signed = sign_payload(PAYLOAD, key, typ=typ)
-    text = base64url.decode(signed["protected"]).decode("ascii")
+    text = decode_base64url(signed["protected"]).decode("ascii")
     assert text == f'{{"alg":"{key.public.alg}","kid":"{key.public.kid}","typ":"{typ}"}}'
     assert set(signed) == {"protected", "signature"}
     check_entry(read_entry({**signed}), PAYLOAD, key.public)

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from cardsign.jose import base64url
-from cardsign.jose.jwk import jwk_of
+from cardsign.jose.jwk import decode_base64url, encode_base64url, jwk_of
 from cardsign.jose.keys import raw_from_der
 from tests.keys import aws, elsewhere
 from tests.keys.elsewhere import Answer, alg_of, enrol, enrols_and_signs, refusal, sign, sign_digest
@@ -113,9 +112,9 @@ class Vault:
             key = {**jwk, "kid": kid, "kty": f"{jwk['kty']}-HSM"}
             return 200, JSON, {"key": key, "attributes": {"enabled": True}}
         assert (action, request["alg"]) == (["sign"], alg_of(native))
-        signature = sign_digest(native, base64url.decode(request["value"]))
+        signature = sign_digest(native, decode_base64url(request["value"]))
         raw = raw_from_der(signature) if alg_of(native) == "ES256" else signature
-        return 200, JSON, {"kid": kid, "value": base64url.encode(raw)}
+        return 200, JSON, {"kid": kid, "value": encode_base64url(raw)}
 
 
 class Credential:

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PrivateKey
 
 #: The members of a token that stand in its header.
@@ -109,7 +109,7 @@ class Issuer:
                 whole[name] += begin
         shown = {name: value for name, value in whole.items() if value is not None}
         header = {name: shown.pop(name) for name in HEADER if name in shown}
-        signed = ".".join(base64url.encode(json.dumps(part).encode()) for part in (header, shown))
+        signed = ".".join(encode_base64url(json.dumps(part).encode()) for part in (header, shown))
         key = self.keys.get(str(whole["kid"]), self.keys["k1"])
         key = PrivateKey.generate("ES256") if is_forged else key
-        return f"{signed}.{base64url.encode(key.sign(signed.encode()))}"
+        return f"{signed}.{encode_base64url(key.sign(signed.encode()))}"

@@ -72,7 +72,7 @@ from werkzeug.test import Client, TestResponse
 
 from cardsign.errors import CardsignError
 from cardsign.inputs import Batch
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_statements
 from cardsign.server.a2a import MAX_CALL_BYTES
@@ -214,7 +214,7 @@ class Story:
                 return self.issuer.token(now=NOW.timestamp() + self.ahead, **said)
             if word == "sts":
                 url = f"{self.issuer.url}{rest}" if rest.startswith("/") else rest
-                return f"forge-aws-v1.{base64url.encode(url.encode())}"
+                return f"forge-aws-v1.{encode_base64url(url.encode())}"
             if word == "certificate":
                 return self.make_certificate(rest)
             self.serve()

@@ -18,7 +18,7 @@ from werkzeug.test import Client
 
 from cardsign.card.security import PROVIDERS as SCHEMES
 from cardsign.card.security import ProviderType, schemes_of
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.providers import make_providers
 from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSettings
@@ -88,7 +88,7 @@ def test_the_log_says_why_a_token_is_refused(
 def test_odd_keys_of_an_issuer_are_skipped(folder: Path, issuer: Issuer, log: list[str]) -> None:
     """Each is a line; its tokens are refused, and those of the good key are not."""
     good = dict(issuer.keys["k1"].public.jwk())
-    weak = {"kty": "RSA", "kid": "weak", "n": base64url.encode(b"\xff" * 128), "e": "AQAB"}
+    weak = {"kty": "RSA", "kid": "weak", "n": encode_base64url(b"\xff" * 128), "e": "AQAB"}
     zero = {**good, "kid": "zero", "x": "AA" + str(good["x"])}
     twice = [{**good, "kid": "twice"}] * 2
     secret = {"kty": "oct", "kid": "oct", "k": "c2VjcmV0"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cardsign.card.values import jcs
-from cardsign.jose import base64url
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, StatementRefused
@@ -87,7 +87,7 @@ def forged_entry(payload: bytes, name: str, kid: str, typ: str = TYP_KEYSET) -> 
 def forged(payload: bytes, name: str = "ann", typ: str = TYP_KEYSET) -> bytes:
     """A statement that nobody has read before signing it."""
     entry = forged_entry(payload, name, thumbprint(name), typ)
-    document = {"payload": base64url.encode(payload), "signatures": [entry]}
+    document = {"payload": encode_base64url(payload), "signatures": [entry]}
     return json.dumps(document).encode()
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from cardsign.card.values import jcs
 from cardsign.errors import KeyRefused, SigningRefused
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.statements.envelope import (
     MAX_SIGNATURES,
@@ -102,7 +102,7 @@ def header(spelled: str = "", **changes: Any) -> bytes:
     members |= {"kid": "a" * 256} if spelled else {}
     text = json.dumps({name: value for name, value in members.items() if value is not None})
     text = text.replace(f'"{"a" * 256}"', spelled) if spelled else text
-    return outside(["/signatures/0/protected", base64url.encode(text.encode())])
+    return outside(["/signatures/0/protected", encode_base64url(text.encode())])
 
 
 CASES = read_cases(__file__)  # what needs no key
@@ -306,7 +306,7 @@ def test_count_looks_at_each_signature_alone() -> None:
     """K5: unknown ones are skipped, bad ones by known keys reported; good ones stay good."""
     payload = keyset_payload(keyset_members())
     document = {
-        "payload": base64url.encode(payload),
+        "payload": encode_base64url(payload),
         "signatures": [
             forged_entry(payload, "eve", thumbprint("eve")),
             forged_entry(payload, "eve", thumbprint("bob")),
@@ -340,7 +340,7 @@ def signed_by(alg: str) -> bytes:
     """A keyset statement with a signature by a key of joserfc."""
     payload, signer = keyset_payload(keyset_members()), made(alg)
     header = {"alg": alg, "kid": signer.public.thumbprint, "typ": TYP_KEYSET}
-    document = {"payload": base64url.encode(payload)}
+    document = {"payload": encode_base64url(payload)}
     document["signatures"] = [signer.sign(payload, **header)]  # type: ignore[assignment]
     return json.dumps(document).encode()
 
@@ -410,7 +410,7 @@ def test_nobody_signs_what_is_no_statement() -> None:
         sign_keyset(payload, [])
     # Nor is one added where the envelope is in good form and somebody has signed it already.
     theirs = forged_entry(b"{}", "ann", thumbprint("ann"))
-    others = json.dumps({"payload": base64url.encode(b"{}"), "signatures": [theirs]}).encode()
+    others = json.dumps({"payload": encode_base64url(b"{}"), "signatures": [theirs]}).encode()
     assert refusal(lambda: added(others, "bob")) == "statement.format"
 
 
