@@ -244,7 +244,10 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "the URI of a signer": (lambda: D.sign_card(SIGNED, "file:key.pem"), "open_signer("),
     "no signer": (lambda: D.sign_card(SIGNED, None), "no signer is a NoneType"),
     "two dicts to compare": (lambda: D.diff_cards(CARD, CARD), "Path('old.json').read_bytes()"),
-    "a misspelt argument": (lambda: V(SIGNED, isuer="x"), "unexpected keyword argument 'isuer'"),
+    "a misspelt argument": (
+        lambda: V(SIGNED, policy=POLICY, isuer="tides"),
+        "unexpected keyword argument 'isuer'",
+    ),
     "a time as text": (lambda: V(SIGNED, jwks=KEYS, now="2026-01-01"), "datetime.now(UTC)"),
     "a historic time as a number": (
         lambda: D.Verifier(POLICY).examine(SIGNED, issuer="tides", at=0),
