@@ -66,6 +66,7 @@ from urllib.parse import quote, unquote
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from flask import Response, request_finished
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.http import http_date
 from werkzeug.test import Client, TestResponse
@@ -102,6 +103,7 @@ freshness = "waived"
 keys = [{ holder = "harbour", public = { KEYS } }]
 """
 KEY_USAGE, BASIC_CONSTRAINTS = b"\x06\x03\x55\x1d\x0f", b"\x06\x03\x55\x1d\x13"
+AGENTS_OWN = 202  # what the agent behind the cards answers, and nobody else
 Line = tuple[int, str]
 
 
@@ -422,7 +424,7 @@ class Story:
 
 def agent(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     """An agent that says what came to it."""
-    start_response("202 ACCEPTED", [])
+    start_response(f"{AGENTS_OWN} ACCEPTED", [])
     return [environ["REQUEST_METHOD"].encode(), b" ", environ["wsgi.input"].read()]
 
 
@@ -432,7 +434,7 @@ async def async_agent(scope: Any, receive: Any, send: Any) -> None:
     while more:
         message = await receive()
         said, more = said + message.get("body", b""), message.get("more_body", False)
-    await send({"type": "http.response.start", "status": 202, "headers": []})
+    await send({"type": "http.response.start", "status": AGENTS_OWN, "headers": []})
     await send({"type": "http.response.body", "body": said})
 
 
@@ -468,11 +470,22 @@ def as_wsgi(app: Any) -> Any:
 
 
 def ask(door: Client, request: dict[str, Any]) -> TestResponse:
-    """The answer to a request; an application's fault that begins late is an answer too."""
-    try:
-        return door.open("/", **request)
-    except RequestEntityTooLarge as fault:
-        return Client(fault).open("/")
+    """The answer to a request; an application's fault that begins late is an answer too.
+
+    Flask gives every answer but the agent's own (Q71): nothing answers past it.
+    """
+    statuses = list[int]()
+
+    def note(sender: object, response: Response) -> None:
+        statuses.append(response.status_code)
+
+    with request_finished.connected_to(note):
+        try:
+            answer = door.open("/", **request)
+        except RequestEntityTooLarge as fault:
+            answer = Client(fault).open("/")
+    assert statuses == ([] if answer.status_code == AGENTS_OWN else [answer.status_code])
+    return answer
 
 
 def merged(card: dict[str, Any], patch: str) -> dict[str, Any]:

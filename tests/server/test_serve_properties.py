@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 
 import pytest
-from flask import Response, request_finished
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from werkzeug.http import parse_etags
-from werkzeug.test import Client
 
 from cardsign.jose.keys import JwkSet
-from cardsign.server.mount import mount_cards
 from cardsign.trust.policy import Policy, Subject
 from tests.server.served import Site
 from tests.support import reach_verdict
@@ -120,32 +116,6 @@ def test_no_token_is_ever_logged(site: Site, capfd: pytest.CaptureFixture[str]) 
     said = "".join(capfd.readouterr()) + "".join(site.log)
     assert site.token not in said
     assert "wrong-token" not in said
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "OPTIONS"])
-def test_flask_answers_every_request(site: Site, method: str) -> None:
-    """Alone and mounted: nothing answers past it, a hit of a cache, a refusal or a 404 either."""
-    paths = [CARD, "/.well-known/jwks.json", "/.well-known/agent.json", "/", "/a2a/agents", "//"]
-    paths += ["/healthz", "/readyz", "/a2a/extendedAgentCard", "/a2a", "/nothing"]
-    headers = [{}, site.bearer(), {"If-None-Match": "*"}, {"Accept": "text/html"}]
-    answered: list[int] = []
-
-    def note(sender: object, response: Response) -> None:
-        answered.append(response.status_code)
-
-    def agent(environ: object, start_response: object) -> list[bytes]:
-        raise AssertionError("a card was asked for")
-
-    with request_finished.connected_to(note):
-        for path, extra in product(paths, headers):
-            answer = site.client.open(path, method=method, headers=extra)
-            assert answered.pop() == answer.status_code
-            assert answered == []
-        mounted = Client(mount_cards(agent, site.directory, site.settings))
-        asked = {"POST": "/a2a"}.get(method, CARD)
-        if method != "PUT":
-            answer = mounted.open(asked, method=method, json={"method": "GetExtendedAgentCard"})
-            assert answered == [answer.status_code]
 
 
 def test_the_result_verifies_after_a_client_wrote_it_anew(site: Site) -> None:
