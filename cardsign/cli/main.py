@@ -30,8 +30,8 @@ _SECTIONS: Final = {
         "trust": ("trust:trust_commands", "Say which issuers to trust, and by which keys."),
         "peers": ("verify:peers", "Verify the cards of all issuers, and show their state."),
         "inspect": ("cards:inspect", "Show a card, what its signatures cover, and its service."),
-        "fetch": ("fetch:fetch", "Fetch a card, verify it, and write what was verified."),
-        "call": ("fetch:call", "Send a text to an agent whose card is trusted."),
+        "fetch": ("verify:fetch", "Fetch a card, verify it, and write what was verified."),
+        "call": ("verify:call", "Send a text to an agent whose card is trusted."),
     },
     "Write cards": {
         "build": ("cards:build", "Build a card from an agent's files, or convert one."),

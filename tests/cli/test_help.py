@@ -29,7 +29,7 @@ LOADS: dict[str, tuple[str, str, str]] = {
         "multiprocessing tempfile",
     ),
     "a verifier": (
-        "from cardsign.cli import cards, fetch, trust, verify",
+        "from cardsign.cli import cards, trust, verify",
         *("verify", ".issuer .keys .publish .server flask"),
     ),
     "a list of keys": ("import cardsign.cli.keys", "keys.store", ".issuer .server .trust flask"),
