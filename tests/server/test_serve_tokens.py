@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import ServeFault, UsageFault
+from cardsign.errors import ServeFault
 from cardsign.server.providers import Denied, StaticTokens
 from cardsign.server.settings import ProviderSettings
 from cardsign.server.tokens import (
@@ -84,20 +84,6 @@ def test_a_token_ends_with_its_time(tmp_path: Path) -> None:
     now[0] += 1
     with pytest.raises(Denied):
         tokens.check(token)
-
-
-@pytest.mark.parametrize("name", [DIGEST[:8], DIGEST.upper(), TOKEN])
-def test_one_token_is_taken_out_by_its_digest_or_itself(tmp_path: Path, name: str) -> None:
-    """All other lines stay as they are; what names none or several is refused."""
-    path = write_tokens(tmp_path, "# who", f"{DIGEST} a # Ann", f"{OTHER} b")
-    before = path.read_text()
-    for wrong in ("", DIGEST[:8] + "00", TOKEN[:-1]):
-        with pytest.raises(UsageFault), edit_tokens(path) as lines:
-            remove_token(lines, wrong)
-        assert path.read_text() == before
-    with edit_tokens(path) as lines:
-        assert remove_token(lines, name) == DIGEST
-    assert path.read_text() == f"# who\n{OTHER} b\n"
 
 
 def test_changes_at_once_lose_no_token_and_revive_none(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import httpx
 import pytest
 
 from cardsign import sign_card
-from cardsign.errors import ServeFault, UsageFault
+from cardsign.errors import CardsignError
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.inputs import Batch
 from cardsign.jose.keys import PrivateKey
@@ -39,7 +39,7 @@ from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.server.programs import PATIENCE, ROOT, ended
-from tests.support import PORTABLE
+from tests.support import PORTABLE, each_case
 
 KEY = PrivateKey.generate("ES256")
 CARD = sign_card(json.dumps(PORTABLE).encode(), KEY)
@@ -179,20 +179,9 @@ def test_what_does_not_come_whole_in_time_is_not_judged(
 # ------------------------------------------------------------------ where it listens
 
 
-@pytest.mark.parametrize(
-    ("where", "kind"),
-    [
-        ("0.0.0.0:8080", UsageFault),
-        ("tides.example:8080", UsageFault),
-        ("127.0.0.1", UsageFault),
-        ("127.0.0.1:70000", UsageFault),
-        ("./notes.txt", ServeFault),
-        ("./taken", ServeFault),
-        ("none/s", ServeFault),
-    ],
-)
+@each_case(__file__, "places", "where", "code")
 def test_it_listens_on_this_machine_alone(
-    where: str, kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And takes no file's place, nor that of a living server's socket."""
     monkeypatch.chdir(tmp_path)
@@ -200,7 +189,7 @@ def test_it_listens_on_this_machine_alone(
     with socket.socket(socket.AF_UNIX) as other:
         other.bind("taken")
         other.listen()
-        with pytest.raises(kind):
+        with pytest.raises(CardsignError, match=code):
             serve_verdicts(open_keys, where)
     assert (Path("notes.txt").read_text(), Path("taken").is_socket()) == ("mine", True)
     with hold_place("127.0.0.1:0") as (host, port):
