@@ -22,6 +22,8 @@ from hypothesis import settings
 from cardsign.jose.keys import PrivateKey
 from tests.crash import mounting
 from tests.keys import postgres as pg
+from tests.net.authorities import Authority
+from tests.net.internet import Network
 from tests.support import cheap_envelopes, read_statements_once
 from tests.tools import BROWSER, SARIF_SCHEMA, SCHEMATHESIS, name_judges
 
@@ -118,6 +120,18 @@ def alice() -> PrivateKey:
 def bob() -> PrivateKey:
     """A key of somebody else."""
     return PrivateKey.generate("ES256", kid="bob")
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A certificate authority that nobody trusts by himself."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def network(authority: Authority) -> Network:
+    """All hosts there are on a small internet."""
+    return Network(authority)
 
 
 @pytest.fixture(scope="session")

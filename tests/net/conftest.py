@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.net.authorities import Authority
-from tests.net.internet import Network
 from tests.net.ways_to_ask import ASKERS, CALLERS, Ask, Call
 
 
@@ -28,18 +26,6 @@ def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
     monkeypatch.setattr(socket, "getaddrinfo", looked_up)
-
-
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """A certificate authority that nobody trusts by himself."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture
-def network(authority: Authority) -> Network:
-    """All hosts there are."""
-    return Network(authority)
 
 
 @pytest.fixture(params=ASKERS)

@@ -10,7 +10,6 @@ import pytest
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
-from tests.net.authorities import Authority
 from tests.publish.publications import NOW, PUBLIC, publish_cards
 from tests.server.served import Site, hearing, serve, write_tokens
 
@@ -35,10 +34,3 @@ def site(tmp_path: Path, key: PrivateKey, log: list[str]) -> Site:
     settings = ServerSettings(token_file=write_tokens(tmp_path, line))
     client = serve(tmp_path / "pub", settings, now=NOW.timestamp)
     return Site(client, tmp_path / "pub", generation, token, settings, log)
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    """An authority of this test."""
-    (tmp_path / "tls").mkdir()
-    return Authority(tmp_path / "tls")
