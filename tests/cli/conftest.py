@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import ssl
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -215,6 +216,9 @@ def world(clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch) ->
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     monkeypatch.setenv("PATH", programs)  # that of the shell has `cardsign`, too
     monkeypatch.setattr("os.fsync", lambda descriptor: None)  # no power fails here
+    # No certificate is read, as nobody is asked.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    monkeypatch.setattr("cardsign.net.fetch.FetchSettings.tls_context", lambda settings: context)
     for module in ("net.fetch", "issuer.publishing"):
         monkeypatch.setattr(f"cardsign.{module}.fetch_document", world.fetch)
     return world

@@ -207,7 +207,7 @@ def bad_hint(ended: Ended, cardsign: Cardsign, tried: set[str]) -> str:
     if str(advised) in tried or not advised:
         return ""
     tried.add(str(advised))
-    with tempfile.TemporaryDirectory() as kept:
+    with tempfile.TemporaryDirectory(dir=story.parent) as kept:
         subprocess.run(["cp", "-a", story, f"{kept}/copy"], check=True)
         try:
             is_waiting = dict[int, bool]()  # for what a command before it would have made
@@ -226,7 +226,8 @@ def bad_hint(ended: Ended, cardsign: Cardsign, tried: set[str]) -> str:
             os.chdir(story)
             for path in story.iterdir():
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-            subprocess.run(["cp", "-a", f"{kept}/copy/.", story], check=True)
+            for path in Path(kept, "copy").iterdir():
+                path.rename(story / path.name)
             os.chdir(here)
     return ""
 
