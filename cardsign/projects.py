@@ -25,7 +25,6 @@ from cardsign.findings import Finding
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.rules import LintSettings
 from cardsign.programs import Program, ProgramError, inherited, run
-from cardsign.urls import is_url
 
 if TYPE_CHECKING:  # what most cards do not need
     from cardsign.build.reading import SourceValue
@@ -53,7 +52,7 @@ _Index: TypeAlias = Callable[[Path], frozenset[str] | None]
 
 
 def lint_sources(
-    sources: Sequence[str], settings: LintSettings, *, insecure: bool = False
+    sources: Sequence[str], settings: LintSettings, read: Callable[[str], bytes]
 ) -> tuple[CardReport, ...]:
     """Lint cards by name, and what they say of one another.
 
@@ -62,7 +61,7 @@ def lint_sources(
             (agent.json, agent-card.json, *.card.json), or if it is a JSON file with members of a
             card.
         settings: What the project asks.
-        insecure: Whether this machine may be asked without TLS.
+        read: Returns the bytes of the card in a file or at a URL.
 
     Raises:
         LocalFault: A source that was named cannot be read; inside a folder that is a finding.
@@ -82,7 +81,7 @@ def lint_sources(
                 raise UsageFault("usage.invalid", message, path=source, hint=hint)
             reports += folder_reports
             continue
-        report = lint_card(_load_card(source, insecure=insecure), settings, name=source)
+        report = lint_card(read(source), settings, name=source)
         if os.path.isfile(path):
             beside = _beside(report, path, _agent_of(path), tracked)
             report = with_findings(report, beside, settings)
@@ -90,16 +89,6 @@ def lint_sources(
     if len(sources) == 1 and not os.path.isdir(sources[0]):
         return tuple(reports)  # which other cards there are, nobody has said
     return lint_references(reports, settings)
-
-
-def _load_card(source: str, *, insecure: bool = False) -> bytes:
-    """Return the bytes of the card in a file or at a URL; nothing about them is checked."""
-    if is_url(source):
-        from cardsign.net.fetch import FetchSettings, fetch_card
-
-        settings = FetchSettings(insecure_loopback_http=insecure)
-        return fetch_card(source, settings).untrusted_body
-    return read_bytes(Path(source), max_bytes=MAX_CARD_BYTES, is_cut=True)
 
 
 def card_files(folder: Path) -> Iterator[Path]:

@@ -233,7 +233,7 @@ def lint(
     else:
         from cardsign.projects import lint_sources
 
-        reports = lint_sources(cards, settings, insecure=insecure)
+        reports = lint_sources(cards, settings, partial(frame.read_input, insecure=insecure))
     report = LintReport(reports, options["fail_on"], fixed)
     return show(report, err=output == STDIO)
 
