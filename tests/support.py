@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,6 +65,13 @@ def read_statements_once(patch: pytest.MonkeyPatch) -> None:
         once = functools.lru_cache(maxsize=1024)(read)
         for room in ("keys.history", "publish.publication", "trust.session"):
             patch.setattr(f"cardsign.{room}.{read.__name__}", once)
+
+
+def stop_clock(patch: pytest.MonkeyPatch, now: datetime) -> None:
+    """Stop the clock of every command, where the command line and its verifier read it."""
+    stopped = SimpleNamespace(now=lambda zone: now.astimezone(zone))
+    patch.setattr("cardsign.cli.frame.datetime", stopped)
+    patch.setitem(Verifier.__init__.__kwdefaults__, "clock", lambda: now)
 
 
 #: The five cards of which most tests of cards are made. The default profiles agree on the bytes

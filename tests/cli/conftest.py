@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -12,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,20 +25,13 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys.store import FolderStore, create_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.walk import FetchResult
-from cardsign.verify.verifier import Verifier
-from tests.support import LAX, PORTABLE
+from tests.support import LAX, PORTABLE, stop_clock
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
-    """Set the clock of every command, where the command line and its verifier read it."""
-
-    def show(now: datetime) -> None:
-        stopped = SimpleNamespace(now=lambda zone: now.astimezone(zone))
-        monkeypatch.setattr("cardsign.cli.frame.datetime", stopped)
-        monkeypatch.setitem(Verifier.__init__.__kwdefaults__, "clock", lambda: now)
-
-    return show
+    """Set the clock of every command."""
+    return functools.partial(stop_clock, monkeypatch)
 
 
 PASSPHRASE = "correct horse battery staple"

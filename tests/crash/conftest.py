@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory, mkdtemp
 import pytest
 
 from tests.crash.commands import CASES, PASSPHRASE, RECOVERY_PASSPHRASE, Folder
-from tests.support import cheap_envelopes, read_statements_once
+from tests.keys.states import after
+from tests.support import cheap_envelopes, read_statements_once, stop_clock
 
 _MEMORY = Path("/dev/shm")
 
@@ -34,11 +35,13 @@ def tmp_path(ground: Path) -> Iterator[Path]:
 def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user with passphrases in the environment; envelopes that cost nothing to open.
 
-    Nothing is synced in truth: what that would achieve is reckoned by the recording.
+    Commands are run an hour after what is there before them, by a clock that stands still. Nothing
+    is synced in truth: what that would achieve is reckoned by the recording.
     """
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     cheap_envelopes(monkeypatch)
     read_statements_once(monkeypatch)
+    stop_clock(monkeypatch, after(3600))
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
     monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", RECOVERY_PASSPHRASE)
     monkeypatch.delenv("CARDSIGN_KEYSTORE", raising=False)
@@ -53,7 +56,9 @@ def prepared(ground: Path) -> Folder:
         steps = CASES[case].earlier
         if steps not in made:
             made[steps] = Path(mkdtemp(dir=ground))
-            CASES[case].prepare(made[steps])
+            with pytest.MonkeyPatch.context() as patch:
+                stop_clock(patch, after(0))
+                CASES[case].prepare(made[steps])
         return Path(shutil.copytree(made[steps], target))
 
     return prepare
