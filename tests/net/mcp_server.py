@@ -1,6 +1,6 @@
 """A server made with the MCP SDK, with two tools.
 
-``python mcp_server.py stdio`` speaks over stdio; ``streamable-http`` and ``sse`` print their port.
+``python mcp_server.py stdio`` speaks over stdio; ``streamable-http`` prints its port.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def main(transport: str) -> None:
         server.run("stdio")
         return
     anywhere = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # behind a relay
-    make = server.sse_app if transport == "sse" else server.streamable_http_app
-    app = make(transport_security=anywhere)
+    app = server.streamable_http_app(transport_security=anywhere)
     listening = socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="error")).run([listening])
