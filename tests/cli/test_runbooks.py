@@ -3,8 +3,8 @@
 A section has a folder of its own. Comments of the page say what happens between the blocks:
 
 * ``cron 5d``: cron runs daily for so long; it may need a person, and exits 1 then;
-  ``idle 5d``: it needs nobody, though it runs every four hours in the first three days;
-  ``needed 3d``: it runs every four hours until it needs a person, within so long;
+  ``idle 5d``: it needs nobody, though it runs every eight hours in the first three days;
+  ``needed 3d``: it runs every eight hours until it needs a person, within so long;
 * ``theft``: a thief takes the active card key; ``lost NAME...``: these folders are gone;
 * ``believed 600s``: from so long after the theft or the end on, no peer that follows keysets
   believes that card; ``ended``: the card is not the issuer's any more;
@@ -165,8 +165,8 @@ class Story:
 
     def needed(self, span: str) -> None:
         """A person comes at the first alarm, which is early enough for a fault to show."""
-        times = 6 * int(span.removesuffix("d"))
-        assert any(self.cron_once(4 * 3600) for _ in range(times))
+        times = 3 * int(span.removesuffix("d"))
+        assert any(self.cron_once(8 * 3600) for _ in range(times))
 
     def two(self, _: str) -> None:
         """Bob holds a root key as well."""
@@ -176,7 +176,7 @@ class Story:
         """So long nobody is needed: cron does all by itself."""
         days = int(span.removesuffix("d"))
         soon = min(days, 3)
-        assert not any(self.cron_once(4 * 3600) for _ in range(6 * soon))
+        assert not any(self.cron_once(8 * 3600) for _ in range(3 * soon))
         if days > soon:
             self.cron(f"{days - soon}d", needed=(0,))
 
