@@ -36,11 +36,6 @@ class Attack:
         return int(self.about["number"])
 
     @property
-    def title(self) -> str:
-        """What it is, in a few words."""
-        return str(self.about["title"])
-
-    @property
     def tests(self) -> list[str]:
         """Tests of ours for what cannot be data, as pytest names them."""
         return list(self.about.get("tests", ()))
@@ -90,11 +85,6 @@ class Case:
         """What happens, in order."""
         steps: list[dict[str, Any]] = self.members["steps"]
         return steps
-
-    @property
-    def is_transcript(self) -> bool:
-        """Whether the verifier fetches what it needs."""
-        return "url" in self.steps[0]
 
     @property
     def policy(self) -> bytes:

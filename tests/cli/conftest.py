@@ -25,7 +25,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys.store import FolderStore, create_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.walk import FetchResult
-from tests.support import LAX, PORTABLE, stop_clock
+from tests.support import LAX, stop_clock
 
 
 @pytest.fixture
@@ -142,7 +142,6 @@ def keystore(cardsign: Cardsign, cheap: None, tmp_path: Path) -> FolderStore:
 def signed(cardsign: Cardsign, keystore: FolderStore, tmp_path: Path) -> Path:
     """`signed.json`, a lax card fully signed, with `jwks.json` beside it."""
     Path("card.json").write_text(json.dumps(LAX))
-    Path("portable.json").write_text(json.dumps(PORTABLE))
     assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
     assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
     return tmp_path / "signed.json"
