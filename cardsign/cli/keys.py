@@ -85,8 +85,7 @@ def generate(alg: SigningAlg, role: ledger.Role, keystore: KeystoreOptions) -> N
     caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
     is used only after a statement lists it; cardsign keys rotate drafts one.
     """
-    place = keystore.located()
-    _add(place, PrivateKey.generate(alg, kid=keystore.kid), keystore.new_passphrase(role), role)
+    _add(keystore, PrivateKey.generate(alg, kid=keystore.kid), role)
 
 
 @keys.command("import", example="cardsign keys import key.pem --kid key-001")
@@ -102,7 +101,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
     a URI, such as awskms:///ID or env:NAME, the key store holds only the public key and the URI.
     The signer has to prove that it has the private key.
     """
-    path, kid, public = keystore.located(), keystore.kid, keystore.public
+    kid, public = keystore.kid, keystore.public
     if source.partition(":")[0] in ("env", *SCHEMES):
         access = keystore.access(source)
         if public is None:
@@ -110,9 +109,9 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
         else:
             key = issuer.read_public(public, kid=kid)
         check_possession(open_signer(source, key, access))
-        store = stores.create_store(path, issuer.local_user())
+        store = stores.create_store(keystore.located(), issuer.local_user())
         store.commit(agenda.enter, key, custody=source, now=moment(), roles=(role,))
-        _made(store.state.find(key.thumbprint), store, path)
+        _made(store.state.find(key.thumbprint), store)
         return
     if public is not None:
         raise UsageFault("usage.conflict", "--public goes with the URI of a signer")
@@ -126,29 +125,26 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
         except errors.PassphraseFault as fault:
             fault.finding = fault.finding.at(source)
             raise
-    _add(path, private, keystore.new_passphrase(role), role)
+    _add(keystore, private, role)
 
 
-def _add(
-    path: stores.StorePlace, private: PrivateKey, passphrase: bytes, role: ledger.Role
-) -> None:
-    store = stores.create_store(path, issuer.local_user())
-    record = store.add_key(private, passphrase, now=moment(), roles=(role,))
-    _made(record, store, path)
+def _add(keystore: KeystoreOptions, private: PrivateKey, role: ledger.Role) -> None:
+    place, passphrase = keystore.located(), keystore.new_passphrase(role)
+    store = stores.create_store(place, issuer.local_user())
+    _made(store.add_key(private, passphrase, now=moment(), roles=(role,)), store)
 
 
-def _made(record: ledger.KeyRecord, store: stores.KeyStore, path: stores.StorePlace) -> None:
+def _made(record: ledger.KeyRecord, store: stores.KeyStore) -> None:
     state = store.state
     if record.rotates and not state.keysets:
         does = _DOES[record.state]
-    elif record.rotates:
-        does = "it signs as soon as a keyset statement lists it: cardsign keys rotate"
-    elif state.keysets or len(state.keys) > 1:
-        does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
+    elif record.rotates or state.keysets or len(state.keys) > 1:
+        command = "cardsign keys rotate" if record.rotates else "cardsign keyset draft"
+        does = f"it signs as soon as a keyset statement lists it: {command}"
     else:
-        command = shlex.join(["cardsign", "keys", "export", record.kid, "--keystore", str(path)])
+        command = shlex.join(["cardsign", "keys", "export", record.kid, "--keystore", store.place])
         does = f"send its public key to whoever drafts the keyset: {command}"
-    note = f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}"
+    note = f"the {record.alg} key {short_kid(record.kid)} is in {store.place}; {does}"
     show(Answer(key_json(record), [record.kid], [note]))
 
 
@@ -407,19 +403,15 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
 
     With --key the set holds only the keys named, which may be public, and no key store is read.
     """
-    if keystore.names_keys:
-        public = keystore.list_keys()
-        frame.write_output(output, JwkSet.of(public).to_bytes())
-    else:
-        store = keystore.open()
-        published = store.state.published_keys()
-        listed = find_listed(store, published, "card")
-        public = [key.public for key in listed]
-        frame.write_output(output, JwkSet.of(public).to_bytes())
+    store = None if keystore.names_keys else keystore.open()
+    published = [key.public for key in store.state.published_keys()] if store else []
+    public = find_listed(store, published, "card") if store else keystore.list_keys()
+    frame.write_output(output, JwkSet.of(public).to_bytes())
+    if store is not None:
         store.commit(agenda.record_key_set, now=moment())
-        for key in published:
-            if key not in listed:
-                say(f"{key.kid} is left out: the newest keyset statement does not list it")
+    for key in published:
+        if key not in public:
+            say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if not public:
         say("no key is in it: whoever takes it trusts none of your cards", asked=True)
         say("  next: cardsign keys rotate, which says what is missing", asked=True)

@@ -245,10 +245,7 @@ def _write_settings(statement: KeysetStatement, place: StorePlace, publication: 
     here = Path(os.path.relpath(place)) if isinstance(place, Path) else place
     publish = os.path.relpath(publication)
     is_outside = publish.startswith("..") or str(here).startswith("..")
-    if is_outside or os.path.lexists(CONFIG_FILE):
-        return False
-    keysets.write_settings(Path(), statement.origins[0], here, publish)
-    return True
+    return not is_outside and keysets.write_settings(Path(), statement.origins[0], here, publish)
 
 
 # ``cardsign keyset publish``: a statement and the release that names it, at once.

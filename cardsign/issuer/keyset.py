@@ -870,15 +870,16 @@ def init_issuer(
     for holding in dict.fromkeys((store, roots)):
         keep_keyset(holding, keyset, write_draft(keyset), now=now)
     releases.sign_next_release(work, releases.ReleasePlan())
-    if not plan.has_settings:
-        write_settings(plan.folder, keyset.origins[0], plan.keystore, _PUBLICATION, plan.card)
+    write_settings(plan.folder, keyset.origins[0], plan.keystore, _PUBLICATION, plan.card)
     return keyset, text
 
 
 def write_settings(
     folder: Path, origin: str, keystore: StorePlace, publish: str, card: str | None = None
-) -> None:
-    """Write the settings of an issuer's folder, which name no database."""
+) -> bool:
+    """Write the settings of an issuer's folder, which name no database; False if it has some."""
+    if os.path.lexists(folder / CONFIG_FILE):
+        return False
     lines = ["# Settings for every cardsign command run in this folder; options override them."]
     lines += ["format = 1", f"issuer = {json.dumps(origin)}"]
     if isinstance(keystore, Path):
@@ -887,6 +888,7 @@ def write_settings(
     if card is not None:
         lines += ["", "[[card]]", f"source = {json.dumps(card)}", 'signed = "signed.json"']
     write_atomic(folder / CONFIG_FILE, "\n".join(lines).encode() + b"\n", plain=True)
+    return True
 
 
 # The next epoch.
