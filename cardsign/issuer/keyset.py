@@ -374,7 +374,7 @@ def draft_keyset(
     store, now = work.store, work.now
     previous = kept_keyset(store)
     check_begun(previous, now)
-    content = previous or _first(work)
+    content = following(previous or _first(work), store.state, now=now, until=now + lifetime)
     holders = {key.holder for key in content.root.keys}
     if unknown := [holder for holder in remove_roots if holder not in holders]:
         message = f"{unknown[0]!r} holds no root key, and so cannot be removed"
@@ -397,7 +397,7 @@ def draft_keyset(
         recovery=Quorum(1, tuple(recovery)) if recovery else content.recovery,
     )
     with of_the_user("the draft"):
-        return draft_next(content, previous, now=now, lifetime=lifetime, state=store.state)
+        return draft_next(content, previous, now=now, lifetime=lifetime)
 
 
 def _first(work: Work) -> KeysetStatement:

@@ -210,6 +210,15 @@ def add_bob(site: Site, *, threshold: int) -> PrivateKey:
     return bob
 
 
+def test_a_revoked_root_key_is_not_listed_again(site: Site) -> None:
+    """It is refused, not left out silently."""
+    bob = PrivateKey.generate("ES256")
+    site.store.add_key(bob, SECRETS["root"], now=site.now, roles=("root",))
+    site.store.commit(agenda.revoke, bob.public.kid, reason="superseded", now=site.now)
+    roots = (RootKey(bob.public, "bob"),)
+    assert refusal(draft_keyset, site.work(), add_roots=roots) == "statement.bad_key"
+
+
 def test_a_holder_elsewhere_signs_and_cron_publishes(site: Site, peer: Peer) -> None:
     """One command of each holder: the draft with one signature, and the other's."""
     bob = add_bob(site, threshold=2)
