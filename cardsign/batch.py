@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cardsign.errors import LocalFault, UsageFault, require
-from cardsign.inputs import Data, read_card
+from cardsign.inputs import Data, read_data
 from cardsign.urls import is_this_machine
 
 #: Cards of a task at most: a message for each would cost half as much as a verification.
@@ -53,7 +53,7 @@ def verify_many(
     """
     jobs = min(jobs, len(cards))
     if cluster is None and jobs <= 1:
-        yield from (verify(*_read(card)) for card in cards)
+        yield from (verify(*read_data(*card)) for card in cards)
         return
     work, size = partial(_work, pickle.dumps(verify)), min(CHUNK, len(cards) // AHEAD + 1)
     tasks: deque[futures.Future[list[Any]]] = deque()
@@ -61,7 +61,8 @@ def verify_many(
     with _cluster(cluster) if cluster else processes() as pool:
         try:
             for start in range(0, len(cards), size):
-                tasks.append(pool.submit(work, [*map(_read, cards[start : start + size])]))
+                read = [read_data(*card) for card in cards[start : start + size]]
+                tasks.append(pool.submit(work, read))
                 if len(tasks) > AHEAD:
                     yield from tasks.popleft().result()
             for task in tasks:
@@ -71,13 +72,6 @@ def verify_many(
         finally:
             for task in tasks:  # of a reader who has left
                 task.cancel()
-
-
-def _read(card: tuple[str, str]) -> tuple[str, Data]:
-    try:
-        return card[0], read_card(*card)
-    except LocalFault as fault:
-        return card[0], fault
 
 
 #: What was sent, read once by each worker and not for each task.

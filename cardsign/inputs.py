@@ -83,6 +83,14 @@ def _cards_below(folder: str) -> Iterator[str]:
 Data: TypeAlias = bytes | LocalFault | None
 
 
+def read_data(name: str, folder: str) -> tuple[str, Data]:
+    """Return the name, and what :func:`read_card` returns or raises."""
+    try:
+        return name, read_card(name, folder)
+    except LocalFault as fault:
+        return name, fault
+
+
 class Outcome(NamedTuple):
     """One card and its result.
 
