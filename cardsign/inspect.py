@@ -1,4 +1,4 @@
-"""What is seen of a card without trusting it: its words, its signatures, its service, as a page.
+"""What is seen of a card without trusting it: its words, its signatures, its service.
 
 No verdict is given: that takes a subject and a policy (:mod:`cardsign.verify`). Of a URL only its
 own origin is asked, without a credential, by the rules of :mod:`cardsign.net`. So nothing here is a
@@ -7,9 +7,6 @@ reason to trust a card: its keys come from where the card came from.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,11 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.document import Card, check_is_no_key_set, interfaces_of
 from cardsign.card.extensions import declares_extended_card
@@ -47,18 +40,14 @@ from cardsign.errors import (
 from cardsign.findings import Finding, ScanResult, cap_findings, cut, list_findings, rate_findings
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
-from cardsign.net import endpoints
-from cardsign.net import fetch as net
-from cardsign.statements.keyset import read_keyset
-from cardsign.statements.release import read_release
-from cardsign.times import day, minute
-from cardsign.trust.lock import Memory
-from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.walk import NO_STATEMENTS, FetchResult, SuppliedStatements
-from cardsign.urls import JWKS_PATH, Headers, Origin, card_url, parse_origin, parse_place, parse_url
+from cardsign.trust.walk import FetchResult
+from cardsign.urls import JWKS_PATH, Headers, Origin, card_url, parse_url
 from cardsign.verify.report import SignatureReport, some_of
 from cardsign.verify.signature import examine_signature
-from cardsign.verify.verifier import Verifier, inquire_by
+from cardsign.verify.verifier import inquire_by
+
+if TYPE_CHECKING:
+    from cardsign.net.fetch import FetchSettings
 
 SCHEMA: Final = "cardsign.inspection/1"
 
@@ -452,7 +441,7 @@ MAX_AGE: Final = 24 * 3600
 _ENDPOINTS: Final = 4  # that are asked for the extended card
 
 
-def inspect_url(url: str, *, now: datetime, fetch: net.FetchSettings) -> Inspection:
+def inspect_url(url: str, *, now: datetime, fetch: FetchSettings) -> Inspection:
     """Fetch a card and what its origin says around it, and say what is seen.
 
     No credential is sent, and no redirect followed. Where a host has no card at the well-known
@@ -466,10 +455,12 @@ def inspect_url(url: str, *, now: datetime, fetch: net.FetchSettings) -> Inspect
     Raises:
         FetchFailed: The card could not be fetched.
     """
+    from cardsign.net.fetch import note_legacy_path  # a card in a file needs no client of HTTP
+
     answer, keys = fetch_with_keys(url, fetch)
     jwks = keys if isinstance(keys, JwkSet) else None
     lives = [int(key.exp - now.timestamp()) for key in jwks.keys] if jwks else []
-    service = [net.note_legacy_path()] if answer.url != card_url(url) else []
+    service = [note_legacy_path()] if answer.url != card_url(url) else []
     service += _check_headers(answer.headers, max(0, min([MAX_AGE, *lives])))
     service += [keys] if isinstance(keys, Finding) else []
     with suppress(InputRefused):
@@ -480,16 +471,18 @@ def inspect_url(url: str, *, now: datetime, fetch: net.FetchSettings) -> Inspect
     return replace(report, service=tuple(service))
 
 
-def fetch_with_keys(url: str, fetch: net.FetchSettings) -> tuple[FetchResult, JwkSet | Finding]:
+def fetch_with_keys(url: str, fetch: FetchSettings) -> tuple[FetchResult, JwkSet | Finding]:
     """Return a card as received, and the key set of its origin, or why there is none.
 
     Raises:
         FetchFailed: The card could not be fetched.
     """
-    answer = net.fetch_card(url, fetch)
+    from cardsign.net.fetch import fetch_card, fetch_document
+
+    answer = fetch_card(url, fetch)
     jwks_url = f"{parse_url(answer.url).origin}{JWKS_PATH}"
     try:
-        received = net.fetch_document(jwks_url, replace(fetch, max_bytes=MAX_JWKS_BYTES))
+        received = fetch_document(jwks_url, replace(fetch, max_bytes=MAX_JWKS_BYTES))
         return answer, JwkSet.read(received.untrusted_body)
     except CardsignError as failure:
         code = "check.bad-keys" if isinstance(failure, KeyRefused) else "check.no-keys"
@@ -497,11 +490,13 @@ def fetch_with_keys(url: str, fetch: net.FetchSettings) -> tuple[FetchResult, Jw
 
 
 def _check_headers(headers: Headers, longest: int) -> Iterator[Finding]:
-    if not net.values(headers, "cache-control"):
+    from cardsign.net.fetch import freshness, values
+
+    if not values(headers, "cache-control"):
         yield Finding("check.cache-unsaid", "there is no Cache-Control")
-    elif (seconds := net.freshness(headers, ceiling=400 * 24 * 3600)[0]) > longest:
+    elif (seconds := freshness(headers, ceiling=400 * 24 * 3600)[0]) > longest:
         yield Finding("check.cache-long", f"for {seconds} s, expected at most {longest} s")
-    tags = net.values(headers, "etag")
+    tags = values(headers, "etag")
     if not tags:
         yield Finding("check.etag-absent", "there is no ETag")
     elif tags[0].startswith("W/"):
@@ -509,123 +504,18 @@ def _check_headers(headers: Headers, longest: int) -> Iterator[Finding]:
 
 
 def _ask_for_extended(
-    document: Mapping[str, Json], fetch: net.FetchSettings, origin: Origin
+    document: Mapping[str, Json], fetch: FetchSettings, origin: Origin
 ) -> Iterator[Finding]:
     """Ask the card's own origin for the extended card without a credential: it must be refused."""
+    from cardsign.net.endpoints import ask_for_extended_card, endpoints_of
+
     with suppress(CardsignError):
-        for endpoint in endpoints.endpoints_of(document)[:_ENDPOINTS]:
+        for endpoint in endpoints_of(document)[:_ENDPOINTS]:
             if endpoint.url.origin != origin:
                 continue
             with suppress(CardsignError):  # refused, as it should be; or nobody answers
-                body = endpoints.ask_for_extended_card(endpoint, None, fetch)
+                body = ask_for_extended_card(endpoint, None, fetch)
                 if "skills" in Card.from_bytes(body).document:
                     message = f"{endpoint.url} gave the extended card without a credential"
                     yield Finding("check.extended-open", message)
                     return
-
-
-# A card as one page for people: what a verifier says of it, by which keys, and how to enrol them.
-# The page comes from where the card comes from, so it proves nothing, and says so. What it says is
-# what a verifier would say that has pinned the keyset statement shown. There is no script and no
-# address of others in it. Whatever it shows goes through `as_html`, so the template joins no texts
-# by itself: filters would escape markup alone.
-
-
-_TEMPLATES: Final = Path(__file__).parent / "templates"
-_STYLE: Final = (_TEMPLATES / "style.css").read_text("utf-8")
-_DIGEST: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-#: Nothing but our own style may be loaded or run, whatever a text holds (CSP 3).
-POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'"
-)
-# Controls, marks that reverse what is read, and halves of characters, which no encoding can write.
-_UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-
-
-# Commands of GitHub Actions at the beginning of a line, and of Azure Pipelines and TeamCity.
-_LINE_COMMAND: Final = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
-_COMMAND: Final = re.compile(r"##(?=[A-Za-z\[])")
-
-
-def as_html(value: object) -> Markup:
-    """Return a text of a stranger as HTML: markup and control characters are shown, not obeyed."""
-    if isinstance(value, Markup):
-        return value
-    shown = _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", str(value))
-    shown = html.escape(shown, quote=True)
-    # Printed in a pipeline, no line may be a command of its runner.
-    shown = _COMMAND.sub("&#35;#", _LINE_COMMAND.sub(r"\1&#58;", shown))
-    return Markup(shown)  # noqa: S704  (it was escaped above)
-
-
-_ENVIRONMENT: Final = Environment(
-    loader=FileSystemLoader(_TEMPLATES),
-    autoescape=True,
-    finalize=as_html,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-
-
-_ENVIRONMENT.globals |= {"style": Markup(_STYLE), "policy": Markup(POLICY)}  # noqa: S704  (ours)
-_ENVIRONMENT.globals |= {"day": day, "minute": minute, "words": words}
-
-
-def card_page(
-    untrusted_bytes: bytes,
-    *,
-    keyset: bytes | None = None,
-    release: bytes | None = None,
-    jwks: JwkSet | None = None,
-    now: datetime,
-) -> tuple[str, datetime | None]:
-    """Write the page of a card.
-
-    Args:
-        untrusted_bytes: The card as received.
-        keyset: Its issuer's newest keyset statement.
-        release: Its issuer's newest release statement.
-        jwks: Its issuer's key set.
-        now: The time of the verdict; aware.
-
-    Returns:
-        The page, and when its verdict ends, if anything sets a deadline.
-
-    Raises:
-        StatementRefused: A statement cannot be read.
-    """
-    newest = None if keyset is None else read_keyset(keyset)
-    statement = None if release is None else read_release(release)
-    revoked: frozenset[str] = frozenset().union(*(s.revoked for s in (newest, statement) if s))
-    policy, subject, supplied = Policy(), Subject(), NO_STATEMENTS
-    who = "has no key of this card"
-    if newest is not None and keyset is not None:
-        anchor, places = KeysetAnchor(newest.id, newest.issuer), map(parse_place, newest.origins)
-        policy = Policy((TrustedIssuer(newest.issuer, anchor, tuple(places)),))
-        supplied = SuppliedStatements((keyset,), (release,) if release else ())
-        subject = Subject(issuer=newest.issuer)
-        who = f"trusts {newest.issuer} by keyset {newest.label}"
-    elif jwks is not None and jwks.keys:
-        policy = Policy.from_jwks(jwks, name="the published key set")
-        subject = Subject(issuer=policy.issuers[0].name)
-        who = "trusts the published key set"
-    verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
-    report = verifier.judge(untrusted_bytes, subject, supplied)
-    seen = inspect_card(untrusted_bytes, jwks=jwks)
-    page = _ENVIRONMENT.get_template("page.html").render(
-        agent=seen.agent,
-        a2a_version=seen.a2a_version,
-        report=report,
-        inspected=[signature.report for signature in seen.signatures],
-        who=who,
-        jwks=() if jwks is None else jwks.keys,
-        newest=newest,
-        release=statement,
-        revoked=revoked,
-        origin=newest and parse_origin(newest.origins[0]),
-        written=minute(now),
-    )
-    return page, report.valid_until

@@ -351,7 +351,7 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
     Exit status 1: the card cannot be read, a signature is malformed or fits nothing, or the
     service has an error (not looked at with --html).
     """
-    from cardsign.inspect import card_page, fetch_with_keys, inspect_card, inspect_url
+    from cardsign.inspect import fetch_with_keys, inspect_card, inspect_url
 
     if is_url(card) and jwks is not None:
         raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
@@ -371,6 +371,8 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
     report = inspect_card(untrusted_bytes, jwks=keys, name=card)
     if page is None:
         return show(report)
+    from cardsign.page import card_page
+
     frame.write_output(page, card_page(untrusted_bytes, jwks=keys, now=moment())[0].encode())
     if page != STDIO:
         say(f"wrote {page}")

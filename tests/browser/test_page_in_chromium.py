@@ -11,7 +11,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from cardsign.inspect import POLICY, card_page
+from cardsign.page import POLICY, card_page
 from cardsign.testing import FakeIssuer
 from tests.support import NOW
 from tests.tools import BROWSER

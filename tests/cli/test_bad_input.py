@@ -17,7 +17,7 @@ import pytest
 from cardsign.cli.frame import confirm, json_text, run, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
 from cardsign.findings import Finding, Place, list_findings
-from cardsign.inspect import as_html
+from cardsign.page import as_html
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.inspect import card_page
 from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.page import card_page
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import DAY, digest_of
 from tests.inspect.inspecting import over

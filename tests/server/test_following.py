@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from cardsign.errors import ServeFault
-from cardsign.inspect import card_page
 from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.page import card_page
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.settings import ProviderSettings, ServerSettings
