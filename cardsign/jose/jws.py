@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias
 
-from joserfc import jwt
 from joserfc.errors import JoseError
 
 from cardsign.card.strictjson import parse_object
@@ -315,7 +314,9 @@ def check_claims(claims: Mapping[str, Json], *, issuer: str, audience: str, now:
     Raises:
         ValueError: It is another issuer's, for another audience, or not of now.
     """
-    registry = jwt.JWTClaimsRegistry(
+    from joserfc.jwt import JWTClaimsRegistry  # only who takes tokens needs it
+
+    registry = JWTClaimsRegistry(
         now=lambda: int(now),
         leeway=LEEWAY,
         iss={"essential": True, "value": issuer},

@@ -452,6 +452,7 @@ class _Page:
         lasts: Seconds for which that is the answer.
         ended: When that ended, by the clock that nobody sets.
         hurried_at: When it was last asked early.
+        size: Bytes that it counts for; 0 while it is not among those that are kept.
     """
 
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -461,10 +462,7 @@ class _Page:
     lasts: int = 0
     ended: float = float("-inf")
     hurried_at: datetime | None = None
-
-    def size(self) -> int:
-        """Return the bytes that it counts for, which bounds the number of URLs as well."""
-        return 4096 + len(self.good.untrusted_body)
+    size: int = 0
 
 
 class DocumentFetcher:
@@ -486,6 +484,7 @@ class DocumentFetcher:
         self.settings = replace(settings, ssl_context=settings.tls_context())
         self._now = now
         self._pages: dict[tuple[object, ...], _Page] = {}
+        self._size = 0
         self._lock = threading.Lock()
 
     def fetch(
@@ -521,11 +520,17 @@ class DocumentFetcher:
                 page.good = page.last if page.last.outcome == "found" else page.good
                 page.asked_at, page.ended = now, self.settings.clock()
                 with self._lock:  # moves the page to the end; the oldest pages are dropped first
-                    self._pages.pop(key, None)
-                    self._pages[key] = page
-                    while sum(map(_Page.size, self._pages.values())) > MAX_BYTES:
-                        self._pages.pop(next(iter(self._pages)))
+                    self._drop(key)
+                    # The constant bounds the number of URLs as well.
+                    self._pages[key], page.size = page, 4096 + len(page.good.untrusted_body)
+                    self._size += page.size
+                    while self._size > MAX_BYTES:
+                        self._drop(next(iter(self._pages)))
             return page.last
+
+    def _drop(self, key: tuple[object, ...]) -> None:
+        if (page := self._pages.pop(key, None)) is not None:
+            self._size, page.size = self._size - page.size, 0
 
     def fetch_card(
         self,

@@ -16,10 +16,11 @@ from unittest.mock import patch
 
 import pytest
 
-from cardsign.net.fetch import MAX_BYTES, DocumentFetcher
+from cardsign.net.fetch import DocumentFetcher
 from cardsign.trust.walk import FetchResult
 from tests.net.internet import Clock, Host, Network, Request
 from tests.net.peers import CARD, PATIENCE, http
+from tests.support import count_calls
 
 HOST = "https://agent.example"
 URL = f"{HOST}/card.json"
@@ -147,15 +148,19 @@ def test_the_memory_is_bounded(
     assert len(peer.requests) == 10
 
 
-def test_a_thousand_peers_are_remembered(
-    fetcher: DocumentFetcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each with its card, a release and three keysets, whose cooldowns hold as well.
+def test_to_keep_an_answer_costs_the_same_beside_many(fetcher: DocumentFetcher) -> None:
+    """The bytes that are kept are not counted anew."""
+    answer = FetchResult(URL, "found", CARD)
+    with patch.object(fetcher, "_request", side_effect=lambda *_, **__: (answer, 0)):
+        alone = count_calls(lambda: ask(fetcher))
+        for number in range(50):
+            ask(fetcher, f"{URL}?v={number}")
+        assert count_calls(lambda: ask(fetcher)) == alone
 
-    Asked are twenty of them, where a fiftieth of the memory is.
-    """
-    monkeypatch.setattr("cardsign.net.fetch.MAX_BYTES", MAX_BYTES // 50)
-    urls = [f"https://peer-{peer}.example/{path}" for peer in range(20) for path in range(5)]
+
+def test_a_thousand_peers_are_remembered(fetcher: DocumentFetcher) -> None:
+    """Each with its card, a release and three keysets, whose cooldowns hold as well."""
+    urls = [f"https://peer-{peer}.example/{path}" for peer in range(1000) for path in range(5)]
     empty = FetchResult(URL, "found", bytes(3000))
     with patch.object(fetcher, "_request", side_effect=lambda *_, **__: (empty, 300)) as request:
         for url in 2 * urls:
