@@ -34,10 +34,10 @@ from cardsign.issuer.work import (
     key_holder,
 )
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import JwkSet
+from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, ledger
 from cardsign.keys.signers import Access
-from cardsign.publish.generation import Generation, is_card
+from cardsign.publish.generation import LEGACY_FILE, Generation, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import utc
@@ -275,10 +275,7 @@ def _is_half_over(marker: extensions.ExtendedMarker, end: int, now: datetime) ->
 
 def _find_own_marker(work: Work, untrusted_card: bytes) -> extensions.ExtendedMarker | None:
     """Return the marker of a card that was signed here; else anybody may have written it."""
-    keys = JwkSet.of(
-        [key.public for key in work.store.load().keys if key.state in ledger.PUBLISHED]
-    )
-    if not published_card("", untrusted_card, keys).kids:
+    if not published_card("", untrusted_card, JwkSet.of(_list_own_keys(work))).kids:
         return None
     return extensions.find_marker(Card.from_bytes(untrusted_card).document)
 
@@ -350,32 +347,37 @@ def _prepare_signing(work: Work, access: Access | bytes | None) -> Callable[[byt
 def _is_ours(work: Work, name: str, untrusted_card: bytes) -> bool:
     """Say whether a published card may be signed again without a person who looks at it.
 
-    Whoever stole a key may have published a card that it signed. So our newest release lists the
-    card, or one of our keys that was not stolen has signed it. Without statements there is nothing
-    but the record of what was published.
+    Anybody who can write there may have put it there, with a signature of a key that he stole, and
+    cron records whatever it finds. So our newest release lists the card, or a key that nobody stole
+    has signed all of it and has not ended: an older card does not come back by the next key.
     """
-    state, release = work.store.load(), work.release
-    safe = [key.public for key in state.keys if not key.is_stolen and key.group not in state.stolen]
+    release = work.release
     try:
-        card = published_card(name, untrusted_card, JwkSet.of(safe))
+        card = published_card(name, untrusted_card, JwkSet.of(_list_own_keys(work)))
     except InputRefused:
         return False
     listed = {entry.payload_sha256 for entry in release.cards} if release else set()
-    is_recorded = card.payload_sha256 in ledger.first_published(state)
-    is_signed = bool(card.kids) or work.keyset is None
-    return card.payload_sha256 in listed or (is_recorded and is_signed)
+    return card.payload_sha256 in listed or bool(card.kids)
+
+
+def _list_own_keys(work: Work) -> list[PublicKey]:
+    """Return the keys whose signature shows that a card is ours."""
+    state = work.store.load()
+    keys = [key for key in state.published_keys() if key.group not in state.stolen]
+    return [key.public for key in keys if not key.is_stolen]
 
 
 def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
-    """Publish cards; a card of A2A 0.3 that stays published is signed with the keys of now.
+    """Publish cards; our card of A2A 0.3 that stays published is signed with the keys of now.
 
     Raises:
         PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.
     """
-    newest = work.published
-    if newest and newest.legacy_card and not (documents.legacy_card or work.drops_others):
+    older = work.published.legacy_card if work.published else None
+    stays = older and not (documents.legacy_card or work.drops_others)
+    if older and stays and _is_ours(work, LEGACY_FILE, older):
         sign = _prepare_signing(work, work.access if writes else None)
-        documents = replace(documents, legacy_card=sign(newest.legacy_card))
+        documents = replace(documents, legacy_card=sign(older))
     return publishing.publish_cards(
         documents,
         work.config,

@@ -19,7 +19,7 @@ from typing import Final
 from cardsign import errors
 from cardsign.card.document import Card, current_interfaces
 from cardsign.card.extensions import check_audience, declares_extended_card
-from cardsign.card.profiles import Payloads, canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json
 from cardsign.errors import FileFault, PublishRefused, ServeFault, SignatureRefused, UsageFault
 from cardsign.files import (
@@ -31,7 +31,7 @@ from cardsign.files import (
     write_atomic,
 )
 from cardsign.findings import Finding, Place
-from cardsign.jose.jws import read_entry
+from cardsign.jose.jws import check_entry, read_entry
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Publication, PublishedCard
 from cardsign.publish.generation import (
@@ -58,7 +58,6 @@ from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
-from cardsign.verify.signature import matching_payload
 from cardsign.verify.verifier import Verifier
 
 # What may be published.
@@ -584,6 +583,8 @@ def publication_of(generation: Generation) -> Publication:
 def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
     """Describe a card for the record of its publication.
 
+    Its `kids` are those of the keys that have signed all of it, as it is served.
+
     Args:
         name: Its file in the publication.
         card: The card, as published.
@@ -594,17 +595,17 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
         CanonicalizationError: It has no `served-as-is` payload.
     """
     read = Card.from_bytes(card)
-    payloads, kids = Payloads(read), dict[str, None]()
+    payload, kids = canonicalize(read.document, "served-as-is"), dict[str, None]()
     for untrusted_entry in read.signatures:
         with contextlib.suppress(SignatureRefused):
             entry = read_entry(untrusted_entry)
-            key = jwks.find(entry.kid)
-            if key is not None and matching_payload(entry, key, payloads):
+            if key := jwks.find(entry.kid):
+                check_entry(entry, payload.data, key)
                 kids[key.kid] = None
     endpoints = (interface.url for interface in current_interfaces(read.document))
     return PublishedCard(
         name=name,
         url=next((interface for interface in endpoints if isinstance(interface, str)), None),
-        payload_sha256=canonicalize(read.document, "served-as-is").sha256,
+        payload_sha256=payload.sha256,
         kids=tuple(kids),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.card.convert import convert_card
 from cardsign.card.extensions import ExtendedMarker
 from cardsign.issuer.doctor import examine_issuer
 from cardsign.issuer.keyset import (
@@ -27,7 +29,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.history import kept_release
 from cardsign.keys.store import create_store
-from cardsign.publish.generation import CARD_FILE
+from cardsign.publish.generation import CARD_FILE, LEGACY_FILE
 from cardsign.sign import SigningOptions, sign_document
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
@@ -301,6 +303,60 @@ def test_a_card_that_a_thief_has_published_is_not_signed_again(
     assert [gap.what.partition(",")[0] for gap in told.left] == ["sign these published cards again"]
     assert site.live.files[name] == forged
     assert peer.verdict(site.live, site.now, forged) != "trusted"
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Site:
+    """Published without statements."""
+    site = Site(tmp_path, secrets=dict.fromkeys(SECRETS, SECRETS["card"]))
+    (tmp_path / "card.json").write_bytes(dump(PORTABLE))
+    key = PrivateKey.generate("ES256")
+    create_store(tmp_path / "keys").add_key(key, site.secrets["card"], now=site.now)
+    assert site.rotate("card").left == ()
+    return site
+
+
+EVIL = {**PORTABLE, "description": "evil"}
+LEGACY = convert_card(EVIL, "0.3")
+#: Where a card is put, what it is, and whether the settings name another one.
+PUT: dict[str, tuple[str, Callable[[bytes], bytes], bool]] = {
+    "unsigned": (CARD_FILE, lambda _: dump(EVIL), False),
+    "what prune-empty leaves out": (
+        CARD_FILE,
+        lambda card: dump({**json.loads(card), "url": "https://evil.example"}),
+        False,
+    ),
+    "a card of A2A 0.3": (LEGACY_FILE, lambda _: dump(LEGACY), True),
+}
+
+
+@pytest.mark.parametrize(("name", "forge", "names_card"), PUT.values(), ids=PUT)
+def test_a_card_that_somebody_has_put_there_is_not_signed(
+    name: str, forge: Callable[[bytes], bytes], names_card: bool, bare: Site
+) -> None:
+    """Cron has it on record as soon as it is there, which says nothing."""
+    bare.names_card = names_card
+    forged = forge(bare.live.card)
+    later = bare.live.published_at + timedelta(minutes=1)
+    files = {**bare.live.files, name: forged}
+    put_in_place(bare.folder / "public", replace(bare.live, files=files, published_at=later))
+    bare.wait(days=1)
+    assert bare.rotate("card").left
+    assert bare.live.files[name] == forged
+
+
+def test_an_older_card_is_not_signed_again_by_the_next_key(bare: Site) -> None:
+    """Whoever can write there could undo a publication for good."""
+    bare.names_card = False
+    older, first = bare.live, bare.active("card")
+    while bare.state(first) != "retired":
+        bare.now += timedelta(days=20)
+        bare.rotate("card")
+    files = {**bare.live.files, CARD_FILE: older.card}
+    put_in_place(bare.folder / "public", replace(bare.live, files=files, published_at=bare.now))
+    bare.wait(days=1)
+    assert bare.rotate("card").left
+    assert bare.live.card == older.card
 
 
 # What doctor tells of an issuer.
