@@ -19,36 +19,12 @@ from cardsign.cli.sarif import annotation_lines, sarif_log
 from cardsign.findings import Finding, Place, list_findings
 from cardsign.page import as_html
 from tests.cli.conftest import Cardsign
-from tests.support import PORTABLE
+from tests.support import PORTABLE, each_case, read_cases
 
+CASES = read_cases(__file__)
 #: What a card may say to whoever reads it on a screen, or in the log of a pipeline.
-WORDS: dict[str, str] = {
-    "a command of GitHub": "::stop-commands::x",
-    "a command of GitHub after blanks": "  ::add-mask::x",
-    "a command of GitHub in a new line": "x\n::error::y",
-    "an old command of GitHub": "##[error]x",
-    "commands of Azure": "##vso[task.setvariable variable=PATH]x\r##vso[task.complete]y",
-    "a command of TeamCity": "a ##teamcity[buildStatus status='FAILURE']",
-    "a terminal's commands": "\x1b[2J\x1b]0;owned\x07",
-    "8-bit commands": "\x9b2J",
-    "text that is turned round": "\u202egnp.exe\u2066b\u2069",
-    "lines and blanks of Unicode": "a\u200b\u2028b\u2029\x85",
-    "tags and fillers": "\U000e0041\u3164\u2800\ufe0f",
-    "a line of our own": "x\n  current     yes      the issuer still calls the card current",
-    "private and missing characters": "\ue000\ufffe\u034f\uffa0\U000e0fff",
-    "60,000 characters": "n" * 60_000,
-}
+WORDS: dict[str, str] = {**CASES["words"], "60,000 characters": "n" * 60_000}
 HONEST = ("Wetter für Zürich, 天気", "# of [tides]", "std::vector ## heading")
-#: Commands that read a stranger's card, with their forms.
-READERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "inspect": ("inspect card.json --jwks jwks.json", ("", "--json", "--format sarif")),
-    "lint": ("lint card.json", ("", "--json", "--format sarif", "--format github")),
-    "verify": ("verify card.json --jwks jwks.json -v", ("", "--json")),
-    "diff": ("diff honest.json card.json", ("", "--json")),
-    "diff from it": ("diff card.json honest.json", ("",)),
-    "diff --live": ("diff honest.json card.json --live", ("", "--json")),
-    "sign": ("sign card.json -o out.json --force --explain", ("", "--json")),
-}
 _CONTROL = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u034f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufffe\ud800-\uf8ff\U000e0000-\U000e0fff]"
@@ -114,13 +90,12 @@ def test_honest_words_are_shown_as_they_are() -> None:
     assert begin in json_text({"recovery": f"{begin}\nMIIB"})
 
 
-@pytest.mark.parametrize("reader", READERS)
+@each_case(__file__, "readers", "command", "forms")
 def test_no_words_of_a_card_deceive_a_terminal_or_a_pipeline(
-    cardsign: Cardsign, signed: Path, reader: str
+    cardsign: Cardsign, signed: Path, command: str, forms: list[str]
 ) -> None:
     """On either stream, in every form; and the command ends as for any card."""
     Path("honest.json").write_text(json.dumps(PORTABLE))
-    command, forms = READERS[reader]
     for words in WORDS.values():
         data = json.dumps(card_that_says(words), ensure_ascii=False).encode()
         Path("card.json").write_bytes(data)
@@ -234,23 +209,7 @@ PEM = "-----BEGIN EC {0}-----\n{1}\n-----END EC {0}-----\n".format("PRIVATE KEY"
 LONG = f"https://me:{'TOPSECRET' * 150}@tides.example/"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "lint SECRET --fix",
-        "lint card.json --fail-on SECRET",
-        "verify SECRET card.json --jwks jwks.json",
-        "verify card.json --issuer SECRET",
-        "verify card.json --jwks jwks.json --at SECRET",
-        "inspect SECRET",
-        "help SECRET",
-        "SECRET",
-        "keys import SECRET",
-        "sign SECRET -o signed.json",
-        "sign card.json -o signed.json --key SECRET",
-        "sign card.json -o signed.json --key env:K --public SECRET",
-    ],
-)
+@pytest.mark.parametrize("words", CASES["secrets"])
 def test_no_secret_that_was_typed_in_a_wrong_place_is_repeated(
     words: str, cardsign: Cardsign
 ) -> None:
@@ -279,15 +238,7 @@ def test_a_position_without_a_column_is_said_without() -> None:
     assert annotation.startswith("::error file=card.json,line=3,title=json.syntax::")
 
 
-@pytest.mark.parametrize(
-    ("name", "uri"),
-    [
-        ("/srv/ü.json", "file:///srv/%C3%BC.json"),
-        ("https://a.example/b?c=%20", "https://a.example/b?c=%20"),
-        ("https://a.example/ <b>", "https://a.example/%20%3Cb%3E"),
-        ("https://me:hunter2@a.example/", "https://...@a.example/"),
-    ],
-)
+@pytest.mark.parametrize(("name", "uri"), CASES["uris"].items())
 def test_sarif_names_a_card_by_a_uri(name: str, uri: str) -> None:
     """Every reader finds it, and sees no password."""
     log = sarif_log([(name, [Finding("json.syntax", "it ends")], ())], 1)

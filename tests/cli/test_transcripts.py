@@ -51,7 +51,7 @@ import pytest
 from cardsign.errors import EXIT_LOCAL_FAULT, CardsignError
 from cardsign.findings import describe_code, list_codes
 from tests.cli.conftest import Cardsign, Ended, World, parse
-from tests.support import LAX, PORTABLE
+from tests.support import LAX, PORTABLE, each_case, read_cases
 
 FOLDER = Path(__file__).with_name("transcripts")
 STORIES = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -305,24 +305,10 @@ def test_a_story_goes_as_it_is_told(name: str, cardsign: Cardsign, world: World)
     assert not difference, difference
 
 
-WRONG = {
-    "another line": "$ cat a\ntwo\n-- b --",
-    "a line too few": "$ cat a\n",
-    "a line too many": "$ cat a\none\ntwo",
-    "a status that is not said": "$ cardsign keys list\n...",
-    "a status that is another": "$ cardsign keys list\n...\n[exit 1]",
-    "a status that is none": "$ cat a\none\n[exit 1]",
-    "a change where there is none": "$ cat a\none\n$ echo > c; exit 1\n[exit 1, nothing changed]",
-    "a change by a fault": "$ echo > a; exit 2\n[exit 2]",
-    "a question that nobody asks": "$ cardsign help\n? Passphrase: x\n...",
-    "a dry run that is none": "$ touch c; : --dry-run",
-    "another word than the name stands for": "$ cat a\n{WORD}\n$ echo two\n{WORD}",
-    "a command that runs too seldom": "@ 3 times, +1d\n$ cat a\none\none",
-    "a name for two words": "$ cat a a\n{WORD}\n{WORD}\n$ echo one two\n{WORD} {WORD}",
-}
+CASES = read_cases(__file__)
 
 
-@pytest.mark.parametrize("story", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("story", CASES["wrong"].values(), ids=CASES["wrong"])
 def test_a_story_that_is_not_true_is_seen(story: str, cardsign: Cardsign, world: World) -> None:
     """The runner can fail."""
     assert play(f"-- a --\none\n{story}", cardsign, world)
@@ -332,23 +318,8 @@ def test_a_story_that_is_not_true_is_seen(story: str, cardsign: Cardsign, world:
     assert not play(f"{true}-- b --\n{{WORD}}\n$ echo {{WORD}}; cat b\none\none", cardsign, world)
 
 
-ADVICE = {
-    "a command that runs": ("Make one: cardsign keys generate. Or name it.", True),
-    "two, the second after the first": ("next: cardsign keys generate; cardsign keys list", True),
-    "a placeholder": ("Run: cardsign verify CARD --jwks FILE", True),
-    "one after a placeholder": ("cardsign verify CARD --jwks FILE; cardsign keys list", True),
-    "a command without an end": ("then: cardsign serve public", True),
-    "a command that is not there": ("Run: cardsign keys show.", False),
-    "a command without what it needs": ("Run: cardsign keys list", False),
-    "an option that is not there": ("Run: cardsign verify CARD --key FILE", False),
-    "a command that is mentioned": ("`cardsign diff` cannot tell.", True),
-    "a mention of none": ("`cardsign differ` cannot tell.", False),
-    "a command that its line breaks off": ("see why: cardsign inspect --jwks", False),
-}
-
-
 @pytest.mark.usefixtures("cheap")
-@pytest.mark.parametrize(("line", "runs"), ADVICE.values(), ids=ADVICE)
+@each_case(__file__, "advice", "line", "runs")
 def test_an_advised_command_that_does_not_run_is_seen(
     line: str, runs: bool, cardsign: Cardsign
 ) -> None:

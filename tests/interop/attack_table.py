@@ -73,7 +73,7 @@ def ask_others(cases: Sequence[ConformanceCase]) -> tuple[Results, dict[str, str
     for name, sdk in SDKS.items():
         with PROGRAMS[sdk.program].start() as judge:
             version = judge.version()
-            versions[name] = f"{version.name} {version.version}"
+            versions[name] = f"{version['name']} {version['version']}"
             problems = {case.name: find_problem(judge, sdk, case) for case in cases}
             results[name] = {case: text for case, text in sorted(problems.items()) if text}
     script = shlex.quote(str(ROOT / JAVASCRIPT / "verify-card.mjs"))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
 from tests.interop.exceptions import Exceptions
-from tests.interop.judges import Version
 from tests.interop.pages import header, line, prose
 from tests.interop.population import CLASSES
 from tests.interop.roster import PROGRAMS, VERIFIERS
@@ -24,14 +22,13 @@ from tests.interop.trial import (
     Row,
 )
 
-#: Of the programs that were asked, by name.
-Versions = Mapping[str, Version]
+#: What the programs that were asked say of themselves, by name.
+Versions = Mapping[str, Mapping[str, Any]]
 
 
 def record(versions: Versions, rows: Sequence[Row]) -> str:
     """Return how many cards of each class came to the same end, one such end a line."""
-    programs = {name: asdict(version) for name, version in versions.items()}
-    head = json.dumps({"programs": programs, "verifiers": list(VERIFIERS)}, indent=1)
+    head = json.dumps({"programs": versions, "verifiers": list(VERIFIERS)}, indent=1)
     ends = Counter(json.dumps(_end(row), separators=(",", ":")) for row in rows)
     lines = ",\n".join(f'{{"cards":{count},{end[1:]}' for end, count in ends.items())
     return f'{head[:-2]},\n "ends": [\n{lines}\n ]\n}}\n'
@@ -62,7 +59,7 @@ def _judges(versions: Versions) -> Iterator[str]:
     yield from header("judge", "language", "package", "what is put to it", "what it verifies")
     for verifier in VERIFIERS.values():
         program, version = PROGRAMS[verifier.program], versions[verifier.program]
-        package = f"{version.name} {version.version}"
+        package = f"{version['name']} {version['version']}"
         payload = f"`{verifier.payload}`"
         yield line(verifier.name, program.language, package, verifier.asked, payload)
 

@@ -47,15 +47,6 @@ class Finding:
     callable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The SDK that a judge runs, and what it runs on, by name."""
-
-    name: str
-    version: str
-    beside: Mapping[str, str]
-
-
 class Judge:
     """One judge's process. Close it, or use it in a ``with`` statement."""
 
@@ -117,9 +108,9 @@ class Judge:
 
     # -------------------------------------------------------------- the requests, typed
 
-    def version(self) -> Version:
-        """Which SDK it is."""
-        return Version(**self.ask("version"))
+    def version(self) -> dict[str, Any]:
+        """Its SDK: `name` and `version`, and those that run `beside` it."""
+        return self.ask("version")
 
     def verify(self, card: bytes, keys: JwkSet, *, path: Path_ = "plain") -> Finding:
         """Have the SDK verify a card with these keys, as it does on `path`."""

@@ -23,7 +23,7 @@ from cardsign.errors import CanonicalizationError, CardsignError
 from tests.interop.judges import Judge, Path_
 from tests.interop.population import Sample
 from tests.spoilt_cards import SHARES, spoilt_cards
-from tests.support import OLD, PORTABLE, dump, put
+from tests.support import OLD, PORTABLE, dump, each_case, put, read_cases
 
 
 @dataclass(frozen=True)
@@ -115,24 +115,16 @@ def test_random_cards_have_the_sdks_payloads(share: int, reading: Reading, judge
         assert not difference or is_known, (seed, card)
 
 
-#: Where another value is put, into a card of 0.3 and a portable one.
-PLACES: Final = (
-    *("protocolVersion", "security", "securitySchemes", "additionalInterfaces"),
-    *("supportedInterfaces", "supportsAuthenticatedExtendedCard", "capabilities/streaming"),
-    *("security/0/harbour", "skills/0/examples", "name", "skills/0/tags"),
-)
-ODDITIES: Final[tuple[Json, ...]] = (
-    *(None, True, False, 0, 1, 2, 0.5, -0.0, 1e21, "", " ", "yes", "oFF", "0.2", "0.3.1"),
-    *("\x1f", "\x1f0.3", "\ufeff", "\ufeff0.\x853", "0.\u20283", "0.10", "0x.3", "1.0"),
-    *([], ["x"], [{"schemes": {}}], [[1, None], {}], {}, {"a": {}}),
-)
+#: Where another value is put, into a card of 0.3 and a portable one, the values, and cards of which
+#: the payload under prune-empty differs: ours, that of a2a-sdk, that of a2a-js.
+CASES: Final = read_cases(__file__)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", CASES["places"])
 def test_odd_values_have_the_sdks_payloads(place: str, reading: Reading, judge: Judge) -> None:
     """Truth values spelt otherwise, versions, lists that are none: as each language has it."""
     cards = (OLD,) if "security/0" in place else (OLD, PORTABLE)
-    for card, value in itertools.product(cards, ODDITIES):
+    for card, value in itertools.product(cards, CASES["oddities"]):
         assert not reading.differs(judge, put(card, f"/{place}", value)), value
 
 
@@ -150,26 +142,12 @@ def test_a_quirk_is_reproduced(card: dict[str, Any], reading: Reading, judge: Ju
     assert not reading.differs(judge, card)
 
 
-_PROTO: Final = '{"capabilities":{"extensions":[{"params":{"__proto__":{"b":1}}}]},"name":"a"}'
-#: Card, and its payload under prune-empty: ours, that of a2a-sdk, that of a2a-js.
-DIFFERENCES: Final[dict[str, tuple[str, str | None, str | None, str | None]]] = {
-    "a name in brackets, which protobuf takes for an extension": (
-        *('{"name": "a", "[x.y]": 1}', '{"name":"a"}', None, '{"name":"a"}'),
-    ),
-    "a member named __proto__, which JavaScript sets aside": (
-        *(_PROTO, _PROTO, _PROTO, '{"name":"a"}'),
-    ),
-    "a number for a name, which JavaScript makes a string": (
-        *('{"name": 1}', None, None, '{"name":"1"}'),
-    ),
-}
-
-
 @pytest.mark.needs_judges
-@pytest.mark.parametrize("case", DIFFERENCES)
-def test_a_known_difference(case: str, sdk: Judge, js: Judge) -> None:
+@each_case(__file__, "differences", "card", "ours", "of_a2a_sdk", "of_a2a_js")
+def test_a_known_difference(
+    card: str, ours: str, of_a2a_sdk: str, of_a2a_js: str, sdk: Judge, js: Judge
+) -> None:
     """Three readings of one rule; a change of any of them is seen here."""
-    card, ours, of_a2a_sdk, of_a2a_js = DIFFERENCES[case]
     assert payload(json.loads(card), "prune-empty") == ours
     assert sdk.payload(card.encode(), path="unconverted") == of_a2a_sdk
     assert js.payload(card.encode()) == of_a2a_js

@@ -21,16 +21,14 @@ from cardsign import JwkSet, PrivateKey, canonicalize
 from cardsign.card.profiles import FULL_PROFILES
 from tests.interop.judges import Judge, private_jwk
 from tests.interop.roster import Verifier
-from tests.support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put, signed
+from tests.support import DUAL, LAX, OLD, PORTABLE, codes, dump, each_case, examine, put, signed
 
-LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 CARDS: Final[dict[str, dict[str, Any]]] = {
-    "portable": PORTABLE,
-    "lax": LAX,
-    "of 0.3": OLD,
-    "of both versions": DUAL,
+    **{"portable": PORTABLE, "lax": LAX, "of 0.3": OLD, "of both versions": DUAL},
+    "without scopes": put(PORTABLE, "/securityRequirements/0/schemes/harbour/list", []),
+    "with empties": {**PORTABLE, "iconUrl": "", "provider": {}},
 }
-every_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+every_card = pytest.mark.parametrize("card", [PORTABLE, LAX, OLD, DUAL], ids=[*CARDS][:4])
 
 
 @every_card
@@ -97,34 +95,7 @@ def test_a_compat_payload_served_as_the_card_is_told_by_its_typ(
 
 # ------------------------------------------------------------------ what a2a-sdk has signed
 
-NO_SCOPES: Final = put(PORTABLE, "/securityRequirements/0/schemes/harbour/list", [])
-WITH_EMPTIES: Final = {**PORTABLE, "iconUrl": "", "provider": {}}
-TRUSTED: Final = ("trusted", "valid", "trust.freshness_waived")
-OTHER: Final = ("untrusted", "other-profile", "sig.other_profile")
-#: Card, typ (JWT is what a2a-sdk writes by itself), accepted profiles -> verdict on the card,
-#: verdict on the signature, first reason.
-VERDICTS: Final[dict[str, tuple[dict[str, Any], str, tuple[str, ...], tuple[str, str, str]]]] = {
-    "a portable card is trusted outright": (PORTABLE, "JOSE", FULL_PROFILES, TRUSTED),
-    "a card has none of a token's claims": (PORTABLE, "JWT", FULL_PROFILES, TRUSTED),
-    "so is one where pruning is accepted": (PORTABLE, "JWT", LOSSY, TRUSTED),
-    "empties are not covered": (WITH_EMPTIES, "JOSE", FULL_PROFILES, OTHER),
-    "empties are excused by name of the profile": (
-        *(WITH_EMPTIES, "JWT", LOSSY),
-        ("trusted", "valid", "coverage.uncovered"),
-    ),
-    "a requirement without scopes is not covered": (NO_SCOPES, "JOSE", FULL_PROFILES, OTHER),
-    "a policy may put up with that, and is told so": (
-        *(NO_SCOPES, "JOSE", LOSSY),
-        ("trusted", "valid", "coverage.requirement_unsigned"),
-    ),
-    "a member of a vendor is excused by nothing": (
-        *(LAX, "JOSE", LOSSY),
-        ("untrusted", "valid", "coverage.uncovered"),
-    ),
-    "a 0.3 card is signed as what a2a-sdk makes of it": (OLD, "JOSE", FULL_PROFILES, OTHER),
-    "all of a 0.3 card may be covered that way": (OLD, "JOSE", LOSSY, TRUSTED),
-    "0.3 members that say what is signed are harmless": (DUAL, "JOSE", LOSSY, TRUSTED),
-}
+PROFILES: Final = {"full": FULL_PROFILES, "lossy": ("prune-empty", "prune-empty-upgraded")}
 
 
 @pytest.fixture(scope="module", params=["ES256", "RS256"])
@@ -134,24 +105,26 @@ def key(request: pytest.FixtureRequest) -> PrivateKey:
 
 
 @pytest.mark.needs_judges("py")
-@pytest.mark.parametrize("case", VERDICTS)
-def test_a_card_that_a2a_sdk_has_signed(case: str, key: PrivateKey, sdk: Judge) -> None:
-    """Its verdict with and without the policy's consent, and the reason that is put first."""
-    card, typ, profiles, expected = VERDICTS[case]
-    by_sdk = sdk.sign(dump(card), private_jwk(key), typ=None if typ == "JWT" else typ)
+@each_case(__file__, "verdicts", "card", "typ", "profiles", "expected")
+def test_a_card_that_a2a_sdk_has_signed(
+    card: str, typ: str, profiles: str, expected: list[str], key: PrivateKey, sdk: Judge
+) -> None:
+    """Its verdict and that on its signature, with and without the policy's consent to lossy
+    profiles, and the reason that is put first; JWT is the typ that a2a-sdk writes by itself."""
+    by_sdk = sdk.sign(dump(CARDS[card]), private_jwk(key), typ=None if typ == "JWT" else typ)
     assert by_sdk is not None
-    report = examine(by_sdk, key, profiles=profiles)
+    report = examine(by_sdk, key, profiles=PROFILES[profiles])
 
     (signature,) = report.signatures
     assert signature.typ == typ
-    assert (report.verdict, signature.verdict, codes(report)[0]) == expected
+    assert [report.verdict, signature.verdict, codes(report)[0]] == expected
     assert (report.card is None) == (report.verdict != "trusted")
 
 
 @pytest.mark.needs_judges("py")
 def test_the_requirement_left_open_can_be_deleted(alice: PrivateKey, sdk: Judge) -> None:
     """Why it counts for nothing by default: for a2a-sdk the card is signed with or without it."""
-    by_sdk = sdk.sign(dump(NO_SCOPES), private_jwk(alice))
+    by_sdk = sdk.sign(dump(CARDS["without scopes"]), private_jwk(alice))
     assert by_sdk is not None
     edited = json.loads(by_sdk)
     del edited["securityRequirements"]

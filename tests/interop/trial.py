@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
 from cardsign.card.profiles import (
@@ -20,10 +20,10 @@ from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload
 from cardsign.sign import SigningOptions, sign_with_notes
-from tests.interop.judges import Judge, JudgeFailed, private_jwk
+from tests.interop.judges import Judge, private_jwk
 from tests.interop.population import Sample
 from tests.interop.roster import VERIFIERS, Program, Verifier
-from tests.support import profiles_of
+from tests.support import dump, profiles_of
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ACCEPTED: Final = "accepted"
@@ -145,19 +145,8 @@ class Trial:
             return
         unsigned = {name: value for name, value in document.items() if name != "signatures"}
         for name, judge in self.judges.items():
-            entry = self._signature_of(judge, unsigned)
-            if entry is not None:
-                signed = json.dumps({**unsigned, "signatures": [entry]}).encode()
+            if signed := judge.sign(dump(unsigned), self._jwk):
                 yield name, self._recognise(signed)
-
-    def _signature_of(self, judge: Judge, unsigned: Mapping[str, Json]) -> Any:
-        alg, kid = self._key.public.alg, self._key.public.kid
-        try:
-            answer = judge.ask("sign", card=json.dumps(unsigned), jwk=self._jwk, kid=kid, alg=alg)
-        except JudgeFailed:
-            judge.version()  # fails as well where the judge is gone
-            return None
-        return answer["signature"]
 
     def _recognise(self, card: bytes) -> str:
         policy = Policy.from_jwks(self._keys, name="the judge", accept="sdk", only=FULL_PROFILES)

@@ -84,15 +84,14 @@ def ended(
 
 
 @contextlib.contextmanager
-def started(
-    module: str, folder: Path, port: int, **environment: str
+def launched(
+    command: list[str], folder: Path, port: int, **environment: str
 ) -> Iterator[subprocess.Popen[Any]]:
-    """A module of Python with its arguments, run in a folder, once it listens on the port."""
-    path = os.pathsep.join([str(ROOT), str(folder), os.environ.get("PYTHONPATH", "")])
+    """A program, run in a folder, once it listens on the port."""
     process = subprocess.Popen(
-        [sys.executable, "-m", *module.split()],
+        command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -100,6 +99,15 @@ def started(
     with ended(process):
         wait_for(port, process)
         yield process
+
+
+def started(
+    module: str, folder: Path, port: int, **environment: str
+) -> contextlib.AbstractContextManager[subprocess.Popen[Any]]:
+    """A module of Python with its arguments, likewise."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", *module.split()]
+    return launched(command, folder, port, PYTHONPATH=path, **environment)
 
 
 @dataclass
@@ -199,9 +207,7 @@ def run_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
     command = [str(shutil.which("nginx")), "-p", str(folder), "-c", str(folder / "nginx.conf")]
     tried = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
     assert tried.returncode == 0, tried.stderr
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    with ended(process):
-        wait_for(port, process)
+    with launched(command, folder, port):
         yield
 
 
@@ -216,15 +222,7 @@ def asking(authority: Authority, certificate: Path | None = None) -> httpx.Clien
 # ------------------------------------------------------------------ Redis
 
 
-@contextlib.contextmanager
-def redis(folder: Path, port: int) -> Iterator[subprocess.Popen[Any]]:
+def redis(folder: Path, port: int) -> contextlib.AbstractContextManager[subprocess.Popen[Any]]:
     """A Redis of our own, which keeps nothing."""
     command = [str(shutil.which("redis-server")), "--port", str(port), "--bind", "127.0.0.1"]
-    process = subprocess.Popen(
-        [*command, "--save", "", "--appendonly", "no", "--dir", str(folder)],
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    with ended(process):
-        wait_for(port, process)
-        yield process
+    return launched([*command, "--save", "", "--appendonly", "no"], folder, port)

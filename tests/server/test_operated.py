@@ -108,18 +108,6 @@ def test_client_certificates_reach_the_server_through_nginx(
         assert status(server.url, **{**forged, **true, **refused}) == 401
 
 
-UVICORN = """
-from pathlib import Path
-from cardsign.server import mount_cards, read_server_settings
-
-async def agent(scope, receive, send):
-    await send({"type": "http.response.start", "status": 202, "headers": []})
-    await send({"type": "http.response.body", "body": b"the agent"})
-
-app = mount_cards(agent, Path("pub"), read_server_settings(Path("serve.toml")))
-"""
-
-
 @pytest.mark.needs_nginx
 @pytest.mark.needs_a2a  # which brings uvicorn
 def test_client_certificates_reach_an_agent_behind_uvicorn(
@@ -130,13 +118,12 @@ def test_client_certificates_reach_an_agent_behind_uvicorn(
     header, _, provider = shown.partition("\n")
     rule = f'[[provider.rule]]\nclaim = "uri"\nvalue = "{SPIFFE}"\nopens = "{AUDIENCE}"\n'
     (tmp_path / "serve.toml").write_text(f"format = 1\n{provider}{rule}")
-    (tmp_path / "served.py").write_text(UVICORN)
     (config,) = (text for text in blocks("nginx") if "upstream" in text)
     config = config.replace("$remote_addr;", "192.0.2.77;")
     verified = "proxy_set_header X-SSL-Client-Verify"
     config = config.replace(verified, f"{header}\n{verified}")
     port = free_port()
-    module = f"uvicorn served:app --port {port} --log-level warning"
+    module = f"uvicorn tests.server.agent_apps:mounted_asgi --port {port} --log-level warning"
     with started(module, tmp_path, port, PROXY_SECRET="a long random text"):
         places = {"127.0.0.1:8080": f"127.0.0.1:{port}"}
         with nginx(tmp_path, authority, config, **places) as url:

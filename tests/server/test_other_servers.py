@@ -26,38 +26,6 @@ pytestmark = pytest.mark.needs_servers
 
 CARD = "/.well-known/agent-card.json"
 CASES = read_cases(__file__)
-#: An agent that gives its own extended card to whoever asks, however the request is written.
-SERVED = """
-import json
-from pathlib import Path
-from cardsign.server import ServerSettings, create_app, mount_cards
-
-SETTINGS = Path("pub"), ServerSettings(token_file=Path("tokens"), threads=8)
-METHODS = ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard")
-
-def answer(path, body):
-    try:
-        is_asked = json.loads(body)["method"] in METHODS
-    except Exception:
-        is_asked = path.rstrip("/").endswith(("/extendedAgentCard", "/v1/card"))
-    return b"the agent's own card" if is_asked else b"the agent"
-
-def wsgi(environ, start_response):
-    text = answer(environ["PATH_INFO"], environ["wsgi.input"].read())
-    start_response("202 Accepted", [("Content-Length", str(len(text)))])
-    return [text]
-
-async def asgi(scope, receive, send):
-    body, more = b"", scope["type"] == "http"
-    while more:
-        message = await receive()
-        body, more = body + message.get("body", b""), message.get("more_body", False)
-    await send({"type": "http.response.start", "status": 202, "headers": []})
-    await send({"type": "http.response.body", "body": answer(scope.get("path", ""), body)})
-
-alone = create_app(*SETTINGS)
-mounted, mounted_asgi = mount_cards(wsgi, *SETTINGS), mount_cards(asgi, *SETTINGS)
-"""
 COMMANDS = {
     "granian": "granian --interface wsgi --blocking-threads 8 --backpressure 1024 --port {port}",
     "gunicorn": "gunicorn --worker-class gthread --threads 8 --bind 127.0.0.1:{port}",
@@ -73,14 +41,7 @@ each_server = pytest.mark.parametrize("server", SERVERS, indirect=True, ids="-".
 
 @dataclass
 class Server:
-    """One of them, which runs.
-
-    Attributes:
-        name: Its command.
-        app: What it serves.
-        port: On loopback.
-        token: Opens the extended card.
-    """
+    """One of them, by the name of its command and what it serves; a token opens the card."""
 
     name: str
     app: str
@@ -109,9 +70,10 @@ def server(
     token, line = create_token("staff")
     write_tokens(folder, line)
     publish_cards(folder / "pub", key, PUBLIC, "staff", now=datetime.now(UTC))
-    (folder / "served.py").write_text(SERVED)
+    (folder / "serve.toml").write_text('format = 1\ntoken_file = "tokens"\nthreads = 8\n')
     port = free_port()
-    with started(f"{COMMANDS[name].format(port=port)} served:{app}", folder, port):
+    module = f"{COMMANDS[name].format(port=port)} tests.server.agent_apps:{app}"
+    with started(module, folder, port):
         yield Server(name, app, port, token)
 
 

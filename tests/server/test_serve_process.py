@@ -38,7 +38,6 @@ from tests.server.programs import (
     ROOT,
     Running,
     blocks,
-    free_port,
     is_gone,
     running,
     wait_until,
@@ -115,26 +114,19 @@ def test_it_says_where_it_serves_once_it_does(server: Running) -> None:
 def test_answers_are_framed_as_http_wants_them(
     server: Running, published: Published, connect: Connect
 ) -> None:
-    """Over one connection: with and without a body, and for bodies that are too long."""
-    card = (published.folder / "pub/000001/agent-card.json").read_bytes()
-    extended = (published.folder / "pub/000001/extended/staff.json").read_bytes()
-    long = b" " * (64 * 1024 + 1)
+    """Over one connection, with and without a body; bodies that are too long, or no HTTP."""
+    long, call = b" " * (64 * 1024 + 1), json.dumps(CALL).encode()
     with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE) as http:
         plain, head = http.get(CARD), http.head(CARD)
         again = http.get(CARD, headers={"If-None-Match": plain.headers["ETag"]})
-        assert (plain.status_code, plain.content) == (200, card)
-        assert (head.status_code, head.content) == (200, b"")
-        assert head.headers["Content-Length"] == str(len(card))
+        assert (head.content, head.headers["Content-Length"]) == (b"", str(len(plain.content)))
         assert (again.status_code, again.content) == (304, b"")
-        assert http.post("/a2a", json=CALL).status_code == 401
-        assert http.get(EXTENDED, headers=published.bearer).content == extended
-        assert extended in http.post("/a2a/", json=CALL, headers=published.bearer).content
         for content in (long, iter([long[:1000], long[1000:]])):
             assert http.post("/a2a", content=content, headers=published.bearer).status_code == 413
-        assert http.post("/a2a", content=b"{}", headers=published.bearer).status_code == 200
+        answer = http.post("/a2a/", content=call, headers=published.bearer)
+        assert answer.json()["result"]["name"] == plain.json()["name"]
     client = connect(published.head(f"Content-Length: {len(long)}"))
     assert client.recv(1000).startswith(b"HTTP/1.1 413 ")  # before any of the body comes
-    call = json.dumps(CALL).encode()
     for chunks in (b"zz\r\n", b"%x\r\n%b\r\nzz\r\n" % (len(call), call)):  # no HTTP, so no call
         client = connect(published.head("Transfer-Encoding: chunked") + chunks)
         assert client.recv(1000).startswith(b"HTTP/1.1 400 ")
@@ -203,26 +195,23 @@ def test_the_server_answers_as_the_specification_says(
 ) -> None:
     """Each status, header and body is one that openapi.yaml names; the twin names too few."""
 
-    def ask(specification: Path, *options: str) -> tuple[int, str]:
+    def ask(specification: Path, *options: str) -> subprocess.CompletedProcess[str]:
         """Ask with the token; Schemathesis asks without it, too."""
         words = [str(SCHEMATHESIS / "bin/st"), "run", str(specification), "--url", server.url]
         # JSON-RPC answers a bad call with 200 and an error (JSON-RPC 2.0 5.1).
         words += ["--exclude-checks", "negative_data_rejection", "--max-examples", "10"]
         words += ["-H", f"Authorization: Bearer {published.token}", "--seed", "1", "--no-color"]
-        ended = subprocess.run(
-            [*words, *options], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        return ended.returncode, ended.stdout
+        return subprocess.run([*words, *options], cwd=tmp_path, capture_output=True, text=True)
 
     specification = ROOT / "docs/reference/openapi.yaml"
-    status, told = ask(specification)
-    assert status == 0, told
+    asked = ask(specification)
+    assert asked.returncode == 0, asked.stdout
     changed = yaml.safe_load(specification.read_text("utf-8"))
     del changed["paths"]["/a2a"]["post"]["responses"]["200"]
     twin = tmp_path / "twin.yaml"
     twin.write_text(yaml.safe_dump(changed))
-    status, told = ask(twin, "--include-path", "/a2a", "--phases", "coverage")
-    assert (status, "Undocumented status code" in told) == (1, True)
+    asked = ask(twin, "--include-path", "/a2a", "--phases", "coverage")
+    assert (asked.returncode, "Undocumented status code" in asked.stdout) == (1, True)
 
 
 # ---------------------------------------------------------------- start and stop
@@ -282,6 +271,13 @@ def test_who_is_told_to_read_settings_again_while_it_starts_goes_on(published: P
     assert hung_up == []
 
 
+def is_refused(host: str, port: int = 0) -> bool:
+    """Whether nobody may listen there, which is a fault with a code."""
+    with pytest.raises(ServeFault, match=r"serve\.bind"), reserve_address(host, port):
+        pass
+    return True
+
+
 @pytest.mark.parametrize("option", [None, socket.SO_REUSEADDR, socket.SO_REUSEPORT])
 def test_a_port_in_use_is_not_taken(option: int | None) -> None:
     """Whatever the other listener lets others do."""
@@ -290,11 +286,7 @@ def test_a_port_in_use_is_not_taken(option: int | None) -> None:
             other.setsockopt(socket.SOL_SOCKET, option, 1)
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with (
-            pytest.raises(ServeFault, match=r"serve\.bind"),
-            reserve_address(*other.getsockname()),
-        ):
-            pass
+        assert is_refused(*other.getsockname())
 
 
 def test_a_server_that_does_not_listen_yet_keeps_a_second_one_away() -> None:
@@ -304,20 +296,15 @@ def test_a_server_that_does_not_listen_yet_keeps_a_second_one_away() -> None:
         with socket.create_connection((host, port)) as client:
             first.accept()[0].close()  # the side that closes first keeps TIME_WAIT
             assert client.recv(1) == b""
-    with (
-        reserve_address(host, port) as address,
-        pytest.raises(ServeFault, match=r"serve\.bind"),
-        reserve_address(*address),
-    ):
-        pass
-    assert address == (host, port)
+    with reserve_address(host, port) as address:
+        assert address == (host, port)
+        assert is_refused(*address)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b"])
 def test_an_address_that_is_not_ours_is_a_fault(host: str) -> None:
     """Neither a traceback nor silence."""
-    with pytest.raises(ServeFault, match=r"serve\.bind"), reserve_address(host, 0):
-        pass
+    assert is_refused(host)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["systemd", "Ctrl-C"])
@@ -453,36 +440,27 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
 # ------------------------------------------------------------------ who waits for others
 
 
-@pytest.mark.needs_redis
 def test_an_operator_gives_cards_to_an_issuers_callers(
     published: Published, tmp_path: Path
 ) -> None:
-    """By the guide's settings and a rate: valid, without scope, without token, too often.
-
-    A Redis that does not answer is a line: the process counts for itself then.
-    """
+    """By the guide's settings: valid, without scope, without token; the log says who asked."""
     (tmp_path / "pub").symlink_to(published.folder / "pub")
     (text,) = (block for block in blocks("toml") if "oidc" in block)
     assert len(text.splitlines()) <= 10
-    limits = f'rate = "30/day"\nrate_storage = "redis://127.0.0.1:{free_port()}"\n'
     with counterpart() as peer:
         issuer = Issuer(peer)
         local = f'issuer = "{issuer.url}"\ninsecure_loopback_http = true'
         text = text.replace('issuer = "https://login.example.com"', local)
-        text = text.replace("[[", f"access_log = true\n{limits}[[", 1).replace("format = 1", "")
+        text = text.replace("[[", "access_log = true\n[[", 1).replace("format = 1", "")
         token, idle = issuer.token(scope="card.read"), issuer.token(scope="")
         with running(tmp_path, text) as server:
             for value, status in ((f"Bearer {token}", 200), (f"Bearer {idle}", 403), ("", 401)):
                 assert server.get(EXTENDED, Authorization=value).status_code == status
-            statuses = [server.get().status_code for _ in range(28)]
-            assert statuses == [200] * 27 + [429]
-            assert server.get("/healthz").status_code == 200
+            assert server.get().status_code == 200
+            wait_until(lambda: sum(line.endswith(" ms") for line in server.log) == 4)
     lines = [line.split() for line in server.log if line.endswith(" ms")]
-    assert [line[6] for line in lines[:4]] == ["200", "403", "401", "200"]
+    assert [line[6] for line in lines] == ["200", "403", "401", "200"]
     assert {line[0] for line in lines} == {"127.0.0.1"}
-    assert [line.partition(" - ")[0] for line in server.log if "storage" in line] == [
-        "cardsign: warning: Rate limit storage unreachable"
-    ]
     assert token not in server.log_path.read_text()
 
 

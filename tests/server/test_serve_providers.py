@@ -25,6 +25,7 @@ from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSetti
 from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.identity import Issuer, counterpart
 from tests.server.served import serve
+from tests.support import read_cases
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"
@@ -57,17 +58,13 @@ def serve_oidc(folder: Path, issuer: Issuer) -> Callable[[str], int]:
     return lambda token: client.get(PATH, headers={"Authorization": f"Bearer {token}"}).status_code
 
 
-#: A token, and what the operator's log says of it.
-REASONS: dict[str, dict[str, Any]] = {
-    "iss": {"iss": "https://evil.example"},
-    "aud": {"aud": "https://waves.example"},
-    "expired": {"exp": -3600},
-    "names no key of its": {"kid": "k9"},
-    "signature": {"is_forged": True},
-}
+#: What the operator's log says of a token, and the token; the settings of each provider, and which
+#: of them take the scheme that its type writes into a card.
+CASES = read_cases(__file__)
+PROVIDERS = CASES["providers"]
 
 
-@pytest.mark.parametrize(("words", "members"), REASONS.items(), ids=REASONS)
+@pytest.mark.parametrize(("words", "members"), CASES["reasons"].items(), ids=CASES["reasons"])
 def test_the_log_says_why_a_token_is_refused(
     folder: Path,
     issuer: Issuer,
@@ -124,26 +121,11 @@ def test_our_own_credential_is_shown_to_the_server_that_is_asked(
 # ------------------------------------------------------------------ the one table of schemes
 
 RULES = (AudienceRule(claim="account", value="123456789012", opens="staff"),)
-SETTINGS: dict[str, dict[str, Any]] = {
-    "static_token": {"token_file": "tokens"},
-    "http_verifier": {"url": "https://login.example/introspect"},
-    "oidc": {"issuer": "https://login.example/t1/", "aud": AUD},
-    "azure_ad": {"tenant": "0000-1111", "aud": AUD},
-    "gcp_iap": {"aud": AUD},
-    "aws_sigv4": {"url": "https://sts.amazonaws.com"},
-    "api_key": {"location": "header", "key": "X-Api-Key", "token_file": "tokens"},
-    "basic": {"token_file": "tokens"},
-    "mtls": {},
-}
-BEARER = {"static_token", "http_verifier", "oidc", "azure_ad", "aws_sigv4"}
-#: Who takes the scheme of a type, where it is not that type alone.
-TAKERS = dict.fromkeys(("static_token", "http_verifier", "aws_sigv4"), BEARER)
-TAKERS |= {"oidc": {"oidc", "static_token"}, "azure_ad": {"azure_ad", "static_token"}}
 
 
 def takers_of(scheme: Any) -> set[str]:
     """The types of providers, of all that there are, which take a scheme of a card."""
-    chosen = [ProviderSettings(type=name, rules=RULES, **SETTINGS[name]) for name in SETTINGS]
+    chosen = [ProviderSettings(type=k, rules=RULES, **s) for k, (s, _) in PROVIDERS.items()]
     made = make_providers(ServerSettings(providers=tuple(chosen)), BoundedSemaphore(4), time.time)
     (parsed,) = schemes_of({"securitySchemes": {"s": scheme}}).values()
     return {provider.settings.type for provider in made if provider.gives(parsed)}
@@ -152,10 +134,12 @@ def takers_of(scheme: Any) -> set[str]:
 @pytest.mark.parametrize("kind", sorted({*get_args(ProviderType), *SCHEMES}))
 def test_G15_a_provider_takes_the_scheme_that_the_table_derives(kind: Any) -> None:
     """What a build writes into the card is what the server takes, and no other has it."""
-    members = {"name" if name == "key" else name: SETTINGS[kind][name] for name in SETTINGS[kind]}
-    assert takers_of(SCHEMES[kind](members)) == TAKERS.get(kind, {kind})
+    settings, takers = PROVIDERS[kind]
+    members = {"name" if name == "key" else name: value for name, value in settings.items()}
+    assert takers_of(SCHEMES[kind](members)) == set(takers)
 
 
 def test_a_signed_request_is_no_token_of_oauth() -> None:
     """Who asks as an OAuth scheme says has no pre-signed URL of AWS."""
-    assert takers_of({"oauth2SecurityScheme": {"flows": {}}}) == BEARER - {"aws_sigv4"}
+    bearer = set(PROVIDERS["static_token"][1])
+    assert takers_of({"oauth2SecurityScheme": {"flows": {}}}) == bearer - {"aws_sigv4"}

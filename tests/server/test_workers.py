@@ -166,17 +166,19 @@ class Disk:
         return Publications(self.directory, ServerSettings(), now=lambda: self.seconds)
 
 
+@pytest.fixture
+def disk(tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(tmp_path, key, monkeypatch)
+
+
 def number_of(publications: Publications) -> int:
     """The generation that a request gets."""
     return publications.site.agents[""].generation.number
 
 
 @pytest.mark.parametrize("pause", [0.3, 0.99, 1.01, 1.5])
-def test_all_processes_exchange_at_one_moment(
-    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch, pause: float
-) -> None:
+def test_all_processes_exchange_at_one_moment(disk: Disk, pause: float) -> None:
     """A request decides it, not a thread that wakes up late; what comes in between moves it."""
-    disk = Disk(tmp_path, key, monkeypatch)
     servers = [disk.server() for _ in range(5)]
     disk.publish(2)
     began, seen = disk.seconds, set[tuple[int, ...]]()
@@ -191,10 +193,9 @@ def test_all_processes_exchange_at_one_moment(
 
 
 def test_what_is_published_while_a_process_looks_moves_the_moment_too(
-    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time is read before the stamp: a stamp of before the moment says nothing after it."""
-    disk = Disk(tmp_path, key, monkeypatch)
     server = disk.server()
     disk.publish(2)
     server.look()
@@ -209,11 +210,8 @@ def test_what_is_published_while_a_process_looks_moves_the_moment_too(
     assert number_of(server) == 1
 
 
-def test_a_disk_whose_clock_is_ahead_holds_nothing_back(
-    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_whose_clock_is_ahead_holds_nothing_back(disk: Disk) -> None:
     """What it dates an hour from now is served at once."""
-    disk = Disk(tmp_path, key, monkeypatch)
     server = disk.server()
     disk.seconds += 3600
     disk.publish(2)
@@ -222,11 +220,8 @@ def test_a_disk_whose_clock_is_ahead_holds_nothing_back(
     assert number_of(server) == 2
 
 
-def test_a_generation_has_its_event_although_another_follows_at_once(
-    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_generation_has_its_event_although_another_follows_at_once(disk: Disk) -> None:
     """Where nobody asks, as in the parent of `serve`, only a look exchanges."""
-    disk = Disk(tmp_path, key, monkeypatch)
     with hearing("cardsign.events") as lines:
         server = disk.server()
         for version in (2, 3):
