@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -68,6 +68,7 @@ def verify_many(
             for task in tasks:
                 yield from task.result()
         except futures.BrokenExecutor as exc:
+            tasks.clear()  # whose ends the pool writes down meanwhile
             raise LocalFault("internal.ended", "a worker was killed") from exc
         finally:
             for task in tasks:  # of a reader who has left
@@ -78,13 +79,21 @@ def verify_many(
 _unpickled: Final = lru_cache(1)(pickle.loads)
 
 
+#: Set in a worker by Ctrl-C. It must not die of it: half of an answer would hang its parent.
+_stopped: Final = Event()
+
+
 def _work(sent: bytes, cards: Sequence[tuple[str, Data]]) -> list[Any]:
-    verify = _unpickled(sent)
-    return [verify(*card) for card in cards]
+    verify, results = _unpickled(sent), []
+    for card in cards:
+        if _stopped.is_set():
+            raise KeyboardInterrupt
+        results.append(verify(*card))
+    return results
 
 
 def _begin_work() -> None:
-    """Let a worker end without a word at Ctrl-C, and with its parent, however that ends."""
+    """Let a worker stop after its card at Ctrl-C, and end with its parent, however that ends."""
     from multiprocessing import parent_process
 
     def end_with_parent() -> None:
@@ -92,7 +101,7 @@ def _begin_work() -> None:
             parent.join()
             os._exit(1)
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, lambda *_: _stopped.set())
     Thread(target=end_with_parent, daemon=True).start()
 
 

@@ -203,3 +203,19 @@ def test_workers_end_with_the_process_that_began_them() -> None:
     assert parent.stdout.readline() == "begun\n"
     parent.kill()
     assert parent.communicate(timeout=30) == ("", None)
+
+
+def test_ctrl_c_ends_a_run_whose_workers_send_their_answers() -> None:
+    """One that died in the middle of an answer would leave the parent waiting for the rest."""
+    script = """if True:
+        import os, signal
+        from cardsign.batch import verify_many
+        results = verify_many([("absent", "")] * 5000, "{:>20000}{}".format, jobs=2)
+        next(results)
+        os.killpg(0, signal.SIGINT)
+        list(results)
+    """
+    run = partial(subprocess.run, stderr=subprocess.PIPE, timeout=30, start_new_session=True)
+    ended = run([sys.executable, "-c", script], text=True)
+    assert ended.returncode == -signal.SIGINT
+    assert "InvalidStateError" not in ended.stderr
