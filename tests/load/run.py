@@ -35,6 +35,8 @@ CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
 CLIENTS = 4
 FAULTS = ("publish", "break", "rotate", "kill", "reload", "publish", "redis")
+#: Seconds. granian ends where a worker dies so soon after it was started, as if none could start.
+CRASH_LOOP = 6.0
 HAS_REDIS = shutil.which("redis-server") is not None
 
 
@@ -53,6 +55,7 @@ class Load:
         self.answers, self.wrong = Counter[tuple[str, int]](), Counter[str]()
         self.lock, self.key = threading.Lock(), PrivateKey.generate("ES256")
         self.versions: dict[bytes, int] = {}
+        self.killed_at = 0.0
         self.redis, self.redis_port, self.has_redis = contextlib.ExitStack(), free_port(), False
         self.token, line = create_token("staff")
         write_tokens(folder, line)
@@ -82,11 +85,12 @@ class Load:
             current.write_bytes(whole)
         elif fault == "reload":
             server.process.send_signal(signal.SIGHUP)
-        elif fault == "kill":
+        elif fault == "kill" and time.monotonic() > self.killed_at + CRASH_LOOP:
+            self.killed_at = time.monotonic()
             _, *others = sorted(server.workers)
             for worker in others[:1]:  # else nobody would be left to answer
                 os.kill(worker, signal.SIGKILL)
-        elif HAS_REDIS:
+        elif fault == "redis" and HAS_REDIS:
             self.turn_redis()
 
     def turn_redis(self) -> None:
@@ -97,12 +101,12 @@ class Load:
         else:
             self.redis.close()
 
-    def ask(self, port: int) -> None:
-        """Ask until nothing is left to ask."""
+    def ask(self, server: Running) -> None:
+        """Ask until nothing is left to ask, or the server has ended."""
         newest, headers = 0, {EXTENDED: {"Authorization": f"Bearer {self.token}"}, CARD: {}}
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         with contextlib.closing(connection):
-            while True:
+            while server.process.poll() is None:
                 with self.lock:
                     path = max(self.left, key=lambda path: self.left[path])
                     if self.left[path] <= 0:
@@ -134,14 +138,13 @@ class Load:
             self.turn_redis()
         faults, total = FAULTS * rounds, sum(self.left.values())
         with self.redis, running(self.folder, settings) as server:
-            clients = [
-                threading.Thread(target=self.ask, args=(server.port,)) for _ in range(CLIENTS)
-            ]
+            clients = [threading.Thread(target=self.ask, args=(server,)) for _ in range(CLIENTS)]
             for client in clients:
                 client.start()
             before = 0
             for number, fault in enumerate(faults, start=1):
-                while total - sum(self.left.values()) < total * number / (len(faults) + 1):
+                due = total * number / (len(faults) + 1)
+                while total - sum(self.left.values()) < due and server.process.poll() is None:
                     time.sleep(0.005)
                 before = before or memory(server)
                 self.disturb(fault, server)
