@@ -65,7 +65,7 @@ def walk(context: click.Context) -> Iterator[click.Context]:
 
 EVERY = {context.command_path: context for context in walk(CONTEXT)}
 LEAVES = {p: one for p, one in EVERY.items() if not isinstance(one.command, click.Group)}
-GROUPS = {path: EVERY[path] for path in EVERY.keys() - LEAVES.keys()}
+GROUPS = {path: context for path, context in EVERY.items() if path not in LEAVES}
 each_leaf = pytest.mark.parametrize("path", LEAVES)
 
 
