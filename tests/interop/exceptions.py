@@ -8,67 +8,41 @@ the numbers, a person the explanations.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tests.interop.trial import ACCEPTED, ALL, Row
 
 FILE: Final = Path(__file__).with_suffix(".json")
 
-
-@dataclass(frozen=True, slots=True)
-class Exempt:
-    """Cards that one verifier does not accept for one reason.
-
-    Attributes:
-        because: For people, in half a sentence.
-        cards: How many, by class.
-    """
-
-    because: str
-    cards: Mapping[str, int]
-
-
-#: Verifier -> what :class:`trial.Row` says of the card.
-Exceptions: TypeAlias = Mapping[str, Mapping[str, Exempt]]
+#: Verifier -> what :class:`trial.Row` says of the card -> ``because``, for people, in half a
+#: sentence, and ``cards``, how many there are of each class.
+Exceptions: TypeAlias = dict[str, dict[str, dict[str, Any]]]
 
 
 def load() -> Exceptions:
     """What was written down."""
-    written = json.loads(FILE.read_text(encoding="utf-8"))
-    return {
-        verifier: {why: Exempt(**one) for why, one in whys.items()}
-        for verifier, whys in written.items()
-    }
+    written: Exceptions = json.loads(FILE.read_text(encoding="utf-8"))
+    return written
 
 
 def found_in(rows: Sequence[Row], written: Exceptions) -> Exceptions:
     """What a run has found, with the explanations that were written down."""
-    counts: dict[str, dict[str, dict[str, int]]] = {}
+    found: Exceptions = {}
     for row in rows:
         for verifier, why in row.judged.items():
-            classes = counts.setdefault(verifier, {})
+            whys = found.setdefault(verifier, {})
             if why != ACCEPTED:
-                cards = classes.setdefault(why, {})
+                new = {"because": _because(written, verifier, why), "cards": {}}
+                cards = whys.setdefault(why, new)["cards"]
                 cards[row.group] = cards.get(row.group, 0) + 1
-    return {
-        verifier: {
-            why: Exempt(_because(written, verifier, why), cards)
-            for why, cards in sorted(whys.items())
-        }
-        for verifier, whys in counts.items()
-    }
+    return {verifier: dict(sorted(whys.items())) for verifier, whys in found.items()}
 
 
 def save(found: Exceptions) -> None:
     """Write a run's numbers down; what is new has an empty explanation."""
-    plain = {
-        verifier: {why: {"because": one.because, "cards": one.cards} for why, one in whys.items()}
-        for verifier, whys in found.items()
-    }
-    FILE.write_text(json.dumps(plain, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def deviations(found: Exceptions, written: Exceptions, sampled: Collection[str]) -> Iterator[str]:
@@ -82,18 +56,17 @@ def deviations(found: Exceptions, written: Exceptions, sampled: Collection[str])
     for verifier, whys in found.items():
         expected = written.get(verifier, {})
         for why in {**expected, **whys}:
-            was, now = (all_.get(why, Exempt("", {})).cards for all_ in (expected, whys))
+            was, now = (all_[why]["cards"] if why in all_ else {} for all_ in (expected, whys))
             for group in {**was, **now}:
                 count, limit = now.get(group, 0), was.get(group, 0)
                 if count > limit or (count < limit and group not in sampled):
                     yield f"{verifier}: {why}: {group}: {count} cards, expected {limit}"
-            if why in expected and not expected[why].because:
+            if why in expected and not expected[why]["because"]:
                 yield f"{verifier}: {why}: {FILE.name} does not say because of what"
 
 
 def _because(written: Exceptions, verifier: str, why: str) -> str:
     """The explanation; with ``--compat all`` the same as by default, if there is no other."""
-    known = written.get(verifier, {}).get(why)
-    if known is None and verifier.endswith(ALL):
-        return _because(written, verifier.removesuffix(ALL), why)
-    return known.because if known else ""
+    names = (verifier, verifier.removesuffix(ALL))
+    known = [written[name][why]["because"] for name in names if why in written.get(name, {})]
+    return str(known[0]) if known else ""

@@ -119,8 +119,8 @@ def _exceptions(written: Exceptions) -> Iterator[str]:
         if whys:
             yield from [f"**{name}**", ""]
         for why, exception in whys.items():
-            cards = f"{sum(exception.cards.values()):,} cards"
-            first, *rest = prose(f"{cards}: {exception.because}. *{_remedy(why)}.*")
+            cards = f"{sum(exception['cards'].values()):,} cards"
+            first, *rest = prose(f"{cards}: {exception['because']}. *{_remedy(why)}.*")
             yield f"* {first}"
             yield from (f"  {text}" for text in rest)
         if whys:

@@ -148,10 +148,6 @@ class Judge:
         payload: str | None = self.ask("canonicalize", card=card.decode(), path=path)["payload"]
         return payload
 
-    def schema(self) -> dict[str, Any]:
-        """a2a-sdk's own description of a card."""
-        return self.ask("schema")
-
 
 def private_jwk(key: PrivateKey) -> dict[str, Any]:
     """The key as a private JWK, for a judge to sign with; slow for RSA, so make it once."""

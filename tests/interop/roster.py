@@ -7,7 +7,6 @@ README.md says how to add one.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,37 +16,6 @@ from typing import Final
 from tests.interop.judges import Judge, Path_
 
 _HERE: Final = Path(__file__).resolve().parent
-_REGISTRY_SECONDS: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """Where packages come from.
-
-    Attributes:
-        name: For people.
-        request: A small request by its ordinary client; it fails where the registry, or the
-            client, is missing.
-    """
-
-    name: str
-    request: tuple[str, ...]
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether nothing can be installed from it on this machine."""
-        try:
-            asked = subprocess.run(
-                self.request, capture_output=True, timeout=_REGISTRY_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return True
-        return asked.returncode != 0
-
-
-PYPI: Final = Registry("PyPI", (sys.executable, "-m", "pip", "index", "versions", "rfc8785"))
-NPM: Final = Registry("npm", ("npm", "view", "jose", "version"))
-CRATES: Final = Registry("crates.io", ("cargo", "info", "--quiet", "itoa"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +29,12 @@ class Program:
             empty where it runs under our own interpreter.
         command: Its words; ``{}`` stands for the variable's value.
         environment: Likewise.
-        registry: Where it is installed from.
     """
 
     name: str
     language: str
     variable: str
     command: tuple[str, ...]
-    registry: Registry
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -104,35 +70,30 @@ class Verifier:
 
 def _node(name: str, file: str) -> Program:
     command, home = ("node", f"{{here}}/{file}"), {"A2A_JS_HOME": "{}"}
-    return Program(name, "JavaScript", "CARDSIGN_JUDGE_JS_HOME", command, NPM, home)
+    return Program(name, "JavaScript", "CARDSIGN_JUDGE_JS_HOME", command, home)
 
 
 PROGRAMS: Final = {
     program.name: program
     for program in (
-        Program("a2a-sdk", "Python", "CARDSIGN_JUDGE_PY", ("{}", "{here}/judge_a2a_sdk.py"), PYPI),
+        Program("a2a-sdk", "Python", "CARDSIGN_JUDGE_PY", ("{}", "{here}/judge_a2a_sdk.py")),
         _node("a2a-js", "judge_a2a_js.mjs"),
-        Program("a2a-protocol-types", "Rust", "CARDSIGN_JUDGE_RUST", ("{}",), CRATES),
-        Program("joserfc", "Python", "", ("{}", "{here}/judge_joserfc.py"), PYPI),
+        Program("a2a-protocol-types", "Rust", "CARDSIGN_JUDGE_RUST", ("{}",)),
+        Program("joserfc", "Python", "", ("{}", "{here}/judge_joserfc.py")),
         _node("jose", "judge_jose.mjs"),
     )
 }
 
 _RESOLVER: Final = "its card resolver"
-_BY_HAND: Final = "the JSON as served, by hand"
+_SERVED: Final = "the JSON as served"
+_BY_HAND: Final = f"{_SERVED}, by hand"
 VERIFIERS: Final = {
     verifier.name: verifier
     for verifier in (
         Verifier("a2a-sdk", "a2a-sdk", "resolver", _RESOLVER, "prune-empty-upgraded"),
-        Verifier("a2a-js plain", "a2a-js", "plain", "the JSON as served", "prune-empty"),
+        Verifier("a2a-js plain", "a2a-js", "plain", _SERVED, "prune-empty"),
         Verifier("a2a-js resolver", "a2a-js", "resolver", _RESOLVER, "js-instance"),
-        Verifier(
-            "a2a-protocol-types",
-            "a2a-protocol-types",
-            "plain",
-            "the JSON as served",
-            "rule-1-as-written",
-        ),
+        Verifier("a2a-protocol-types", "a2a-protocol-types", "plain", _SERVED, "rule-1-as-written"),
         Verifier("joserfc", "joserfc", "plain", _BY_HAND, "served-as-is"),
         Verifier("jose", "jose", "plain", _BY_HAND, "served-as-is"),
     )

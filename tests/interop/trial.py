@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
-from cardsign.card.profiles import (
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    PROFILES,
-    Payloads,
-)
+from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, Payloads
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload
 from cardsign.sign import SigningOptions, sign_with_notes
 from tests.interop.judges import Judge, private_jwk
 from tests.interop.population import Sample
-from tests.interop.roster import VERIFIERS, Program, Verifier
+from tests.interop.roster import VERIFIERS, Verifier
 from tests.support import dump, profiles_of
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -44,7 +38,6 @@ class Row:
 
     Attributes:
         refused: The code for which we do not sign it, or empty.
-        profiles: One for each signature that we made, in their order.
         judged: By verifier: ``accepted``, which means that a client could be built from what
             was verified, or why not, which says whether any signature could satisfy it. Once
             for the card as signed by default, once, under the name and :data:`ALL`, for the
@@ -57,29 +50,17 @@ class Row:
     file: str
     group: str
     refused: str = ""
-    profiles: tuple[str, ...] = ()
     judged: Mapping[str, str] = field(default_factory=dict)
     recognised: Mapping[str, str] = field(default_factory=dict)
 
 
 class Trial:
-    """One key of ours, and the judges that know it. Use it in a ``with`` statement."""
+    """One key of ours, and the judges that know it, by the names of their programs."""
 
-    def __init__(self, key: PrivateKey, programs: Iterable[Program]) -> None:
-        self._key = key
-        self._keys = JwkSet.of([key.public])
+    def __init__(self, key: PrivateKey, judges: Mapping[str, Judge]) -> None:
+        self._key, self._keys, self.judges = key, JwkSet.of([key.public]), judges
         self._jwk = private_jwk(key)
-        self._exit = ExitStack()
-        self.judges: Mapping[str, Judge] = {
-            program.name: self._exit.enter_context(program.start()) for program in programs
-        }
-        self.verifiers = [one for one in VERIFIERS.values() if one.program in self.judges]
-
-    def __enter__(self) -> Trial:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._exit.close()
+        self.verifiers = [one for one in VERIFIERS.values() if one.program in judges]
 
     def row(self, sample: Sample) -> Row:
         """Everything about one card."""
@@ -94,13 +75,7 @@ class Trial:
             for suffix, one in (("", signing), (ALL, every))
             for verifier in self.verifiers
         }
-        return Row(
-            sample.file,
-            sample.group,
-            profiles=profiles_of(signing),
-            judged=judged,
-            recognised=recognised,
-        )
+        return Row(sample.file, sample.group, "", judged, recognised)
 
     # -------------------------------------------------------------- our signatures
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from werkzeug.test import Client
 
@@ -92,3 +94,44 @@ class Site:
     def bearer(self) -> dict[str, str]:
         """The header that opens the card of the staff."""
         return {"Authorization": f"Bearer {self.token}"}
+
+
+# ------------------------------------------------------------------ agents behind the cards
+
+Messages = list[dict[str, Any]]
+AGENTS_OWN = 202  # what the agent behind the cards answers, and nobody else
+
+
+def agent(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """An agent that says what came to it."""
+    start_response(f"{AGENTS_OWN} ACCEPTED", [])
+    return [environ["REQUEST_METHOD"].encode(), b" ", environ["wsgi.input"].read()]
+
+
+async def async_agent(scope: Any, receive: Any, send: Any) -> None:
+    """The same under ASGI, a message for each that came."""
+    said, more = [f"{scope.get('method', scope['type'])} ".encode()], scope["type"] == "http"
+    while more:
+        message = await receive()
+        said.append(message.get("body", b"") if message["type"] == "http.request" else b"gone")
+        more = message.get("more_body", False)
+    await send({"type": "http.response.start", "status": AGENTS_OWN, "headers": []})
+    for text in said:
+        await send({"type": "http.response.body", "body": text, "more_body": True})
+
+
+async def exchange(app: Any, scope: dict[str, Any], *messages: dict[str, Any]) -> Messages:
+    """What an application of ASGI sends to who sends these messages, and then nothing more."""
+    waiting, sent = iter(messages), Messages()
+
+    async def receive() -> dict[str, Any]:
+        for message in waiting:
+            return message
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent

@@ -86,7 +86,16 @@ from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
 from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
 from tests.server.identity import Issuer, counterpart
-from tests.server.served import hearing, look, serve, write_tokens
+from tests.server.served import (
+    AGENTS_OWN,
+    agent,
+    async_agent,
+    exchange,
+    hearing,
+    look,
+    serve,
+    write_tokens,
+)
 
 FOLDER = Path(__file__).with_name("exchanges")
 EXACT = re.compile(r"([a-z.]*) ?== ([\[{].*)")  # the JSON of an answer, or a member of it
@@ -103,7 +112,6 @@ freshness = "waived"
 keys = [{ holder = "harbour", public = { KEYS } }]
 """
 KEY_USAGE, BASIC_CONSTRAINTS = b"\x06\x03\x55\x1d\x0f", b"\x06\x03\x55\x1d\x13"
-AGENTS_OWN = 202  # what the agent behind the cards answers, and nobody else
 Line = tuple[int, str]
 
 
@@ -422,27 +430,10 @@ class Story:
             look(client)
 
 
-def agent(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """An agent that says what came to it."""
-    start_response(f"{AGENTS_OWN} ACCEPTED", [])
-    return [environ["REQUEST_METHOD"].encode(), b" ", environ["wsgi.input"].read()]
-
-
-async def async_agent(scope: Any, receive: Any, send: Any) -> None:
-    """The same under ASGI."""
-    said, more = f"{scope['method']} ".encode(), True
-    while more:
-        message = await receive()
-        said, more = said + message.get("body", b""), message.get("more_body", False)
-    await send({"type": "http.response.start", "status": AGENTS_OWN, "headers": []})
-    await send({"type": "http.response.body", "body": said})
-
-
 def as_wsgi(app: Any) -> Any:
     """An application of ASGI, as werkzeug's client asks it."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        sent = list[dict[str, Any]]()
         names = {name: name.removeprefix("HTTP_").replace("_", "-").lower() for name in environ}
         fields = [name for name in environ if name.startswith(("HTTP_", "CONTENT_"))]
         path = environ["SCRIPT_NAME"] + environ["PATH_INFO"]
@@ -454,14 +445,8 @@ def as_wsgi(app: Any) -> Any:
             "query_string": environ["QUERY_STRING"].encode(),
             "headers": [(names[name].encode(), environ[name].encode()) for name in fields],
         }
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": environ["wsgi.input"].read()}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        asyncio.run(app(scope, receive, send))
+        body = {"type": "http.request", "body": environ["wsgi.input"].read()}
+        sent = asyncio.run(exchange(app, scope, body))
         headers = [(name.decode(), value.decode()) for name, value in sent[0]["headers"]]
         start_response(f"{sent[0]['status']} X", headers)
         return [message.get("body", b"") for message in sent[1:]]

@@ -21,13 +21,12 @@ from cardsign.server.mount import card_blueprint, make_environ, mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
 from tests.publish.publications import publish_cards
-from tests.server.served import Site
+from tests.server.served import Messages, Site, agent, async_agent, exchange
 
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
 SEND = {"jsonrpc": "2.0", "id": "7", "method": "SendMessage", "params": {}}
 POST = {"type": "http", "method": "POST", "path": "/a2a", "headers": []}
-Messages = list[dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -36,31 +35,10 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Publications, "start_watching", Publications.look_at_all)
 
 
-async def agent(scope: Any, receive: Any, send: Any) -> None:
-    """An agent that says what came to it, a message for each."""
-    said = [scope.get("method", scope["type"]).encode()]
-    more = scope["type"] == "http"
-    while more:
-        message = await receive()
-        said.append(message.get("body", b"") if message["type"] == "http.request" else b"gone")
-        more = message.get("more_body", False)
-    await send({"type": "http.response.start", "status": 202, "headers": []})
-    for text in said:
-        await send({"type": "http.response.body", "body": text, "more_body": True})
-
-
 def ask(app: Any, scope: dict[str, Any], messages: Messages) -> tuple[int, list[bytes]]:
     """What an ASGI application answers to these messages, each by itself."""
-    sent, waiting = Messages(), iter(messages)
-
-    async def receive() -> dict[str, Any]:
-        return next(waiting)
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    asyncio.run(app(scope, receive, send))
-    return sent[0]["status"], [message.get("body", b"") for message in sent[1:]]
+    start, *rest = asyncio.run(exchange(app, scope, *messages))
+    return start["status"], [message.get("body", b"") for message in rest]
 
 
 def pieces(*bodies: bytes, is_whole: bool = True) -> Messages:
@@ -90,11 +68,11 @@ PASSED_ON: dict[str, tuple[dict[str, Any], Messages, list[bytes]]] = {
     "a long body": (
         POST,
         pieces(HALF, HALF, b"z", b"more", b"end", b""),
-        [b"POST", HALF + HALF + b"z", b"more", b"end", b""],
+        [b"POST ", HALF + HALF + b"z", b"more", b"end", b""],
     ),
-    "a client that goes": (POST, [*pieces(b"{", is_whole=False), GONE], [b"POST", b"{", b"gone"]),
-    "a websocket": ({"type": "websocket", "path": CARD}, [], [b"websocket"]),
-    "a lifespan": ({"type": "lifespan", "path": CARD}, [], [b"lifespan"]),
+    "a client that goes": (POST, [*pieces(b"{", is_whole=False), GONE], [b"POST ", b"{", b"gone"]),
+    "a websocket": ({"type": "websocket", "path": CARD}, [], [b"websocket "]),
+    "a lifespan": ({"type": "lifespan", "path": CARD}, [], [b"lifespan "]),
 }
 
 
@@ -103,7 +81,7 @@ def test_messages_of_asgi_pass_on_one_by_one(
     mount: Mount, scope: dict[str, Any], messages: Messages, passed: list[bytes]
 ) -> None:
     """Beyond what was read ahead their bounds are kept, and those of the answer."""
-    assert ask(mount(agent), scope, messages) == (202, passed)
+    assert ask(mount(async_agent), scope, messages) == (202, passed)
 
 
 def test_a_request_for_the_card_may_come_in_pieces(mount: Mount, site: Site) -> None:
@@ -111,7 +89,7 @@ def test_a_request_for_the_card_may_come_in_pieces(mount: Mount, site: Site) -> 
     body = json.dumps(CALL).encode()
     bearer = (b"authorization", site.bearer()["Authorization"].encode())
     scope = {**POST, "headers": [bearer]}
-    status, (answer,) = ask(mount(agent), scope, pieces(body[:9], body[9:]))
+    status, (answer,) = ask(mount(async_agent), scope, pieces(body[:9], body[9:]))
     assert (status, site.generation.extended["staff"] in answer) == (200, True)
 
 
@@ -126,7 +104,7 @@ def test_a_header_with_an_underscore_passes_for_no_other() -> None:
 @pytest.mark.parametrize("name", [b"GetExtendedAgentCard", rb"\u0047etExtendedAgentCard"])
 def test_no_piece_of_a_long_body_ends_within_the_name_unseen(mount: Mount, name: bytes) -> None:
     """Wherever it is cut; the twin names no card."""
-    long, mounted = b"{" + b" " * MAX_CALL_BYTES, mount(agent)
+    long, mounted = b"{" + b" " * MAX_CALL_BYTES, mount(async_agent)
     for cut in range(1, len(name)):
         body = pieces(long, b'"method":"' + name[:cut], name[cut:], b'"}')
         assert ask(mounted, POST, body)[0] == 413
@@ -147,7 +125,7 @@ def test_no_more_of_a_body_of_asgi_is_read_ahead_than_tells(mount: Mount) -> Non
 @pytest.mark.parametrize("more", [b"", b"and a last one"])
 def test_a_body_in_single_bytes_is_kept_in_few_messages(mount: Mount, more: bytes) -> None:
     """Each message takes two hundred times what a byte does, until the client sends the rest."""
-    status, (_, *passed) = ask(mount(agent), POST, pieces(*[b"x"] * 20_000, more))
+    status, (_, *passed) = ask(mount(async_agent), POST, pieces(*[b"x"] * 20_000, more))
     assert (status, b"".join(passed)) == (202, b"x" * 20_000 + more)
     assert len(passed) < 20
 
@@ -157,9 +135,9 @@ def test_an_application_is_known_by_how_it_is_called(mount: Mount) -> None:
 
     class Wrapped:
         def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
-            return agent(scope, receive, send)
+            return async_agent(scope, receive, send)
 
-    for app in (lambda scope, receive, send: agent(scope, receive, send), Wrapped()):
+    for app in (lambda scope, receive, send: async_agent(scope, receive, send), Wrapped()):
         assert ask(mount(app), {**POST, "method": "GET"}, pieces(b""))[0] == 202
 
 
@@ -243,12 +221,6 @@ def test_an_agent_of_wsgi_may_refuse_a_long_body_by_itself(mount: Mount) -> None
         mount(refuse)(environ, lambda *_: None)
 
 
-def echo(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """An agent that says what came to it."""
-    start_response("202 ACCEPTED", [])
-    return [environ["wsgi.input"].read()]
-
-
 def test_a_body_of_wsgi_may_come_in_pieces(mount: Mount) -> None:
     """A stream may give less than it is asked for."""
 
@@ -256,19 +228,19 @@ def test_a_body_of_wsgi_may_come_in_pieces(mount: Mount) -> None:
         def read(self, size: int | None = -1) -> bytes:
             return super().read(min(size or 0, 7))
 
-    mounted = Client(mount(echo))
+    mounted = Client(mount(agent))
     for call, status in ((CALL, 401), (SEND, 202)):
         body = json.dumps(call).encode()
         over = {"wsgi.input": Slow(body), "wsgi.input_terminated": True}
         answer = mounted.post("/a2a", environ_overrides=over)
         assert answer.status_code == status
-        assert status == 401 or answer.data == body
+        assert status == 401 or answer.data == b"POST " + body
 
 
 def test_without_settings_an_agent_keeps_an_extended_card_of_its_own(tmp_path: Path) -> None:
     """None is published, and no token table is named."""
     publish_cards(tmp_path / "pub", PrivateKey.generate("ES256"))
-    client = Client(mount_cards(echo, tmp_path / "pub"))
+    client = Client(mount_cards(agent, tmp_path / "pub"))
     assert client.get("/a2a/extendedAgentCard").status_code == 202
     assert client.post("/a2a", data=json.dumps(CALL)).status_code == 202
     assert client.get(CARD).status_code == 200

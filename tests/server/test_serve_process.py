@@ -42,6 +42,7 @@ from tests.server.programs import (
     running,
     wait_until,
 )
+from tests.server.served import exchange
 from tests.tools import SCHEMATHESIS
 
 CARD = "/.well-known/agent-card.json"
@@ -358,23 +359,20 @@ def test_one_application_chooses_the_thread_and_answers(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings may change in between: by newer ones it could wait, and stop the event loop."""
-    sent = list[dict[str, Any]]()
     worker = run.Worker.__new__(run.Worker)
     worker._app, newer = (
         create_app(published.folder / "pub", ServerSettings(catalogue=is_on))
         for is_on in (True, False)
     )
 
-    def exchange(environ: object, settings: ServerSettings) -> bool:
+    def change(environ: object, settings: ServerSettings) -> bool:
         worker._app = newer
         return not settings.catalogue
 
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    monkeypatch.setattr("cardsign.server.mount.needs_thread", exchange)
-    asyncio.run(worker({"method": "GET", "path": "/a2a/agents", "headers": []}, send, send))
-    assert sent[0]["status"] == 200
+    monkeypatch.setattr("cardsign.server.mount.needs_thread", change)
+    scope = {"method": "GET", "path": "/a2a/agents", "headers": []}
+    start, _ = asyncio.run(exchange(worker, scope))
+    assert start["status"] == 200
 
 
 SECRET = '[[provider]]\ntype = "mtls"\nopens = "staff"\nsecret = "env:NOT_SET"\n'

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.server.programs import PATIENCE, ROOT, ended
+from tests.server.served import Messages, exchange
 from tests.support import PORTABLE, each_case
 
 KEY = PrivateKey.generate("ES256")
@@ -80,28 +81,16 @@ def test_the_javascript_of_the_guide_says_why(
 
 # ------------------------------------------------------------------ slow clients
 
-Messages = list[dict[str, Any]]
 WHOLE = {"type": "http.request", "body": CARD}
 BEGUN = {**WHOLE, "more_body": True}
 
 
-async def sent_after(
+def sent_after(
     app: AsgiApp, *messages: dict[str, Any], method: str = "POST", path: str = "/verify"
-) -> Messages:
+) -> Coroutine[Any, Any, Messages]:
     """What is sent to a client who sends these messages, and then nothing more."""
-    waiting, sent = iter(messages), Messages()
-
-    async def receive() -> dict[str, Any]:
-        for message in waiting:
-            return message
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    await app({"method": method, "path": path, "headers": [(b"host", b"localhost")]}, receive, send)
-    return sent
+    scope = {"method": method, "path": path, "headers": [(b"host", b"localhost")]}
+    return exchange(app, scope, *messages)
 
 
 def test_neither_cards_nor_a_slow_policy_stop_another_request() -> None:
