@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -17,9 +18,12 @@ import rfc8785
 from joserfc import jws
 from joserfc.jwk import ECKey
 
-from cardsign import JwkSet, PrivateKey, canonicalize
+from cardsign import JwkSet, PrivateKey, build_card, canonicalize, sign_card
 from cardsign.card.profiles import FULL_PROFILES
-from tests.interop.judges import Judge, private_jwk
+from cardsign.errors import CardsignError
+from cardsign.sign import SigningOptions, sign_with_notes
+from tests.build.corpus_sources import SAID, URL, WITH, WITHOUT_SCHEMES, sources
+from tests.interop.judges import Judge, Path_, private_jwk
 from tests.interop.roster import Verifier
 from tests.support import DUAL, LAX, OLD, PORTABLE, codes, dump, each_case, examine, put, signed
 
@@ -130,3 +134,65 @@ def test_the_requirement_left_open_can_be_deleted(alice: PrivateKey, sdk: Judge)
     del edited["securityRequirements"]
 
     assert examine(edited, alice).verdict == "trusted"
+
+
+# ------------------------------------------------------------------ cards that are built
+
+
+@pytest.fixture(scope="module")
+def built(shared: Path, alice: PrivateKey) -> dict[str, dict[str, bytes]]:
+    """By source and A2A version: the card, signed as by default."""
+    corpus = shared / "corpus/sources"
+    made: dict[str, dict[str, bytes]] = {}
+    for name in sources(corpus):
+        files = [corpus / one for one in (name, *WITH.get(name, ()))]
+        try:
+            card = build_card(*files, url=URL, members=SAID.get(name), a2a="both")
+        except CardsignError:
+            continue  # tests/build/test_corpus_sources.py lists these with their reasons
+        made[name] = {key: sign_card(data, alice) for key, data in card.documents.items()}
+    return made
+
+
+@pytest.mark.needs_shared
+@pytest.mark.needs_judges
+@pytest.mark.parametrize(
+    ("name", "version", "refused"),
+    [("sdk", "1.0", set[str]()), ("js", "1.0", set[str]()), ("js", "0.3", WITHOUT_SCHEMES)],
+)
+def test_an_sdk_accepts_what_is_built(
+    built: dict[str, dict[str, bytes]],
+    alice: PrivateKey,
+    bob: PrivateKey,
+    name: str,
+    version: str,
+    refused: set[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    """Each card makes a client, the older one by the resolver, which converts it; not by bob's."""
+    judge: Judge = request.getfixturevalue(name)
+    path: Path_ = "resolver" if version == "0.3" else "plain"
+    assert len(built) >= 50
+    ours, theirs = JwkSet.of([alice.public]), JwkSet.of([bob.public])
+    accepted = {
+        source: judge.verify(one[version], ours, path=path) for source, one in built.items()
+    }
+    assert {source for source, one in accepted.items() if one.outcome != "accepted"} == refused
+    assert all(one.callable for one in accepted.values())
+    others = {judge.verify(one[version], theirs, path=path).outcome for one in built.values()}
+    assert others == {"refused"}
+
+
+@pytest.mark.needs_shared
+def test_signing_says_which_card_an_sdk_refuses(
+    built: dict[str, dict[str, bytes]], alice: PrivateKey
+) -> None:
+    """That one, and no other."""
+    options = SigningOptions()
+    told = {
+        name
+        for name, one in built.items()
+        for note in sign_with_notes(one["0.3"], [alice], options).notes
+        if note.code == "sign.sdk_refuses"
+    }
+    assert told == WITHOUT_SCHEMES
