@@ -20,7 +20,6 @@ import pytest
 from hypothesis import settings
 
 from cardsign.jose.keys import PrivateKey
-from tests.crash import mounting
 from tests.keys import postgres as pg
 from tests.net.authorities import Authority
 from tests.net.internet import Network
@@ -83,7 +82,6 @@ TOOLS: dict[str, tuple[str, Callable[[], object]]] = {
 #: What it installs where Go and npm are, and what else a machine may lack.
 OTHERS: dict[str, tuple[str, Callable[[], object]]] = {
     "needs_shared": ("no folder `shared` beside the checkout", SHARED.is_dir),
-    "needs_mounts": ("no leave to mount file systems", mounting.is_here),
     "needs_node": ("no node to run JavaScript", lambda: which("node")),
     "needs_linters": ("no actionlint and hadolint, which need Go", _has_linters),
     "needs_sarif_schema": ("no schema of SARIF, which npm has", SARIF_SCHEMA.is_file),

@@ -41,13 +41,10 @@ class Peer:
     policy: Policy
     memory: Remembering = field(default_factory=Remembering)
 
-    def verdict(
-        self, generation: Generation, now: datetime, card: bytes | None = None, *more: bytes
-    ) -> str:
-        """What it says of a card, by default the published one, with more keysets in its hands."""
+    def verdict(self, generation: Generation, now: datetime, card: bytes | None = None) -> str:
+        """What it says of a card, by default the published one."""
         assert generation.release is not None
-        keysets = (*generation.keysets.values(), *more)
-        supplied = SuppliedStatements(keysets, (generation.release,))
+        supplied = SuppliedStatements((*generation.keysets.values(),), (generation.release,))
         return reach_verdict(
             card or generation.card,
             expect=Subject(issuer="tides"),

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from cardsign.errors import InputRefused, KeyRefused
+from cardsign.errors import KeyRefused
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.imports import (
     MAX_KEY_FILE_BYTES,
@@ -33,7 +33,7 @@ from cardsign.keys.imports import (
     import_public_key,
 )
 from cardsign.keys.signers import Access, list_public_keys
-from tests.keys.elsewhere import refusal
+from tests.keys.elsewhere import fault, refusal
 from tests.keys.states import FIRST
 from tests.support import each_case, native, private_jwk
 
@@ -188,23 +188,6 @@ def test_what_is_no_private_key_is_called_what_it_is(write: Writer, fault: str, 
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize(("kind", "code"), [("RSA-PSS", "key.unsupported"), ("RSA", "")])
-def test_a_key_for_pss_alone_signs_no_pkcs1(kind: str, code: str, openssl_keys: Path) -> None:
-    """OpenSSL makes one; its other RSA keys come in. In PKCS #12 only a certificate tells them."""
-    private = openssl_keys / kind
-    public, file = private.with_suffix(".pub"), private.with_suffix(".p12")
-    openssl("pkey", "-in", private, "-pubout", "-out", public)
-    for read, path in ((import_private_key, private), (import_public_key, public)):
-        if code:
-            assert refusal(read, path.read_bytes(), match="PSS") == code
-        else:
-            assert read(path.read_bytes())
-    words = ("pkcs12", "-export", "-nocerts", "-inkey", private, "-out", file, "-passout", PASS)
-    openssl(*words)
-    how: dict[str, Any] = {"password": lambda: PASSWORD, "match": "may be, for RSASSA-PSS alone"}
-    assert refusal(import_private_key, file.read_bytes(), **how) == "key.unsupported"
-
-
 def test_a_key_whose_certificate_is_signed_by_pss_comes_in(rs256: PrivateKey) -> None:
     """The authority's signature is no word about the key."""
     made = certificate(rs256, rsa_padding=padding.PSS(padding.MGF1(SHA256()), 32))
@@ -215,9 +198,12 @@ def test_a_key_whose_certificate_is_signed_by_pss_comes_in(rs256: PrivateKey) ->
         assert import_private_key(data, password=lambda: PASSWORD).public == rs256.public
 
 
-#: How OpenSSL encrypts a key; an RSA key comes in if it can be seen whether it is for PSS alone.
+#: How OpenSSL encrypts a key; an RSA key comes in if it can be seen whether it is for PSS alone,
+#: which in PKCS #12 only a certificate tells.
 ENCRYPTIONS = {
     "PKCS #12": ("pkcs12", "-export"),
+    "PKCS #12 without a certificate": ("pkcs12", "-export", "-nocerts"),
+    "not at all": ("pkey",),
     "the usual one": ("pkey", "-aes256"),
     "AES of 128 bits": ("pkey", "-aes128"),
     "SHA-1": ("pkcs8", "-topk8", "-v2prf", "hmacWithSHA1"),
@@ -227,6 +213,7 @@ ENCRYPTIONS = {
     "Triple DES": ("pkcs8", "-topk8", "-v2", "des3"),
     "PKCS #5 v1": ("pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES"),
 }
+BLIND = ("PKCS #12 without a certificate", "PKCS #5 v1")
 
 
 @pytest.fixture(scope="module")
@@ -250,16 +237,23 @@ def openssl(*words: object) -> None:
 def test_an_encrypted_key_comes_in(kind: str, how: str, openssl_keys: Path, tmp_path: Path) -> None:
     """Unless it is for PSS alone, or its encryption is too old to see whether it is."""
     file, key = tmp_path / "file", openssl_keys / kind
-    source = ("-in", key)
+    source = ("-inkey" if "-export" in ENCRYPTIONS[how] else "-in", key)
     if how == "PKCS #12":
-        source = ("-inkey", key, "-in", openssl_keys / f"{kind}.crt")
+        source = (*source, "-in", openssl_keys / f"{kind}.crt")
     openssl(*ENCRYPTIONS[how], *source, "-passout", PASS, "-out", file)
     arguments: dict[str, Any] = {"password": lambda: PASSWORD}
-    if kind == "EC" or (kind == "RSA" and how != "PKCS #5 v1"):
+    if kind == "EC" or (kind == "RSA" and how not in BLIND):
         assert import_private_key(file.read_bytes(), **arguments).public.alg
     else:
         arguments["match"] = "for RSASSA-PSS alone"
         assert refusal(import_private_key, file.read_bytes(), **arguments) == "key.unsupported"
+
+
+def test_a_public_key_for_pss_alone_is_refused(openssl_keys: Path) -> None:
+    """As the private one is: it signs no PKCS #1."""
+    file = openssl_keys / "public"
+    openssl("pkey", "-in", openssl_keys / "RSA-PSS", "-pubout", "-out", file)
+    assert refusal(import_public_key, file.read_bytes(), match="PSS") == "key.unsupported"
 
 
 def test_a_pkcs12_without_a_passphrase_opens_unasked(tmp_path: Path) -> None:
@@ -295,23 +289,21 @@ def test_a_public_key_is_read_in_each_form(write: Writer, code: str | None) -> N
         assert refusal(import_public_key, write(FIRST)) == code
 
 
-@pytest.mark.parametrize("data", [b"{", b'{"kty": "EC", "kty": "RSA"}', b" " * MAX_KEY_FILE_BYTES])
-def test_a_jwk_that_is_not_strict_json_is_refused(data: bytes) -> None:
-    """By the one JSON reader of the house; the last one is too large."""
-    data = data.replace(b"  ", b"{ ", 1) + b"}" * data.startswith(b"  ")
-    assert refusal(import_private_key, data).startswith("json.")
+JWK = private_jwk(FIRST)
+DAMAGED: dict[str, tuple[bytes, str]] = {
+    "cut short": (JWK[:-1], "json.syntax"),
+    "a member twice": (JWK.replace(b'"d"', b'"kty": 1, "d"'), "json.duplicate_member"),
+    "too large": (JWK + b" " * MAX_KEY_FILE_BYTES, "json.too_large"),
+    "for something else": (private_jwk(FIRST, use="enc"), "key.use"),
+}
 
 
-def test_no_refusal_shows_the_private_half() -> None:
-    """Not even of a JWK that is damaged right behind it, or says that it is for something else."""
-    whole = private_jwk(FIRST)
-    secret = json.loads(whole)["d"]
-    twice, other = whole.replace(b'"d"', b'"kty": 1, "d"'), private_jwk(FIRST, use="enc")
-    for data, code in ((whole[:-1], "json."), (twice, "json."), (other, "key.use")):
-        with pytest.raises(InputRefused) as caught:
-            import_private_key(data)
-        assert caught.value.code.startswith(code)
-        assert secret not in f"{caught.value!s}{caught.value!r}{caught.value.hint}"
+@pytest.mark.parametrize(("data", "code"), DAMAGED.values(), ids=DAMAGED)
+def test_no_refusal_shows_the_private_half(data: bytes, code: str) -> None:
+    """Not even of a JWK that is damaged right behind it; all are read as strict JSON."""
+    refused = fault(import_private_key, data)
+    assert refused.code == code
+    assert json.loads(JWK)["d"] not in f"{refused!s}{refused!r}{refused.hint}"
 
 
 HANDED_OUT = {

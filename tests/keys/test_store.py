@@ -1,21 +1,37 @@
-"""A key store, in files and in a database: what is committed is whole, and nobody's edit counts."""
+"""A key store, in files and in a database: what is committed, moved, and wrong with it."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import stat
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cardsign.errors import CardsignError, PassphraseFault
+from cardsign.issuer.doctor import examine_store
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
 from cardsign.keys.signers import Access, check_possession
-from cardsign.keys.store import FolderStore, StoreUser, create_store, open_store
+from cardsign.keys.store import (
+    FolderStore,
+    KeyStore,
+    StoreUser,
+    create_store,
+    locate_store,
+    move_store,
+    open_store,
+    read_place,
+)
 from tests.keys.conftest import QuickStore, in_each_store
-from tests.keys.elsewhere import refusal
+from tests.keys.elsewhere import fault, refusal
 from tests.keys.states import FIRST, NOON, SECOND, after, public
 from tests.publish.publications import failing_after
 
@@ -162,6 +178,7 @@ def test_a_store_that_is_held_is_busy(store: QuickStore, monkeypatch: pytest.Mon
     monkeypatch.setattr("cardsign.keys.store._PATIENCE", 0.05)
     with FolderStore(store.path).alone():
         assert refusal(store.add, PrivateKey.generate("ES256")) == "file.busy"
+        assert refusal(examine, store) == "file.busy", "what a living process writes is no leftover"
         assert store.again().state == store.state
     monkeypatch.setattr(store, "append", lambda *_: False)  # others are always faster
     assert refusal(enter, store, "two", match="gave up after") == "file.busy"
@@ -215,3 +232,224 @@ def test_a_home_that_takes_nothing_hinders_nobody(tmp_path: Path) -> None:
     store, ann = watch(tmp_path)
     assert open_store(store, ann).state.seq == 3
     assert refusal(open_store, tmp_path / "none") == "keystore.missing"
+
+
+# A store that moved: one place signs, at no time two.
+
+
+@in_each_store
+def test_the_new_place_signs_and_the_old_one_names_it(store: Any, tmp_path: Path) -> None:
+    """Every command opens or loads the store, and is told where the new one is."""
+    record = store.add(FIRST)
+    new = move_store(store, tmp_path / "new", now=after(10))
+    assert new.signer(new.state.find(record.kid), PASSPHRASE).public == FIRST.public
+    assert new.state.moved_to is None
+    commit = partial(store.commit, agenda.revoke, record.kid, reason="ceased", now=after(20))
+    for attempt in (store.load, store.again, commit):
+        assert refusal(attempt, match=str(tmp_path / "new")) == "keystore.moved"
+
+
+@pytest.mark.needs_postgres
+def test_a_store_moves_into_a_database(postgres: Any, store: Any) -> None:
+    """The log goes on, and the message shows no password."""
+    store.add(FIRST)
+    place = read_place(postgres.new_url())
+    new = move_store(store, place, now=after(10))
+    lines = map(json.loads, new.read_lines())
+    events = [event["event"] for line in lines for event in line["events"]]
+    assert events == ["entered", "left", "left"]
+    moved = fault(store.load)
+    assert postgres.password not in f"{moved.message} {moved.hint}"
+    assert moved.hint == f"Use the new one: --keystore '{place}'"
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_move_that_was_cut_off_is_taken_up(store: Any, tmp_path: Path, failing: str) -> None:
+    """Whatever was written last: the same call does what is left, and never do two sign."""
+    record, place = store.add(FIRST), tmp_path / "new"
+    for calls in range(40):
+        with failing_after(calls, failing), suppress(CardsignError):
+            move_store(open_store(store.path, moved=True), place, now=after(5))
+        signing = []
+        for path in (store.path, place):
+            with suppress(CardsignError):
+                signing.append(open_store(path).signer(record, PASSPHRASE))
+        assert len(signing) <= 1
+        if (place / "log.jsonl").exists() and open_store(place, moved=True).state.moved_to is None:
+            break
+    assert calls
+    again = move_store(open_store(store.path, moved=True), place, now=after(10))
+    assert again.state.moved_to is None
+    assert [key.public for key in again.state.keys] == [FIRST.public]
+    elsewhere = (move_store, store, tmp_path / "other")
+    assert refusal(*elsewhere, now=NOON, match=str(place)) == "keystore.moved"
+
+
+def test_a_place_that_is_taken_is_refused_and_nothing_is_marked(store: Any, tmp_path: Path) -> None:
+    """By another store, also if the old one says that it moved there, and by a file."""
+    record, taken, place = store.add(FIRST), tmp_path / "taken", tmp_path / "new"
+    taken.write_text("something else")
+    QuickStore(place).add(SECOND)
+    for refused in (place, taken, taken / "below"):
+        code = refusal(move_store, store, refused, now=NOON)
+        assert code.partition(".")[0] == ("keystore" if refused is place else "file")
+        assert store.load().moved_to is None
+    assert store.signer(record, PASSPHRASE).public == FIRST.public
+    store.commit(lambda _: [{"event": "left", "to": str(place.resolve())}], now=NOON, moved=True)
+    assert refusal(move_store, store, place, now=NOON) == "keystore.moved"
+
+
+def test_a_store_does_not_move_back_over_what_it_left(store: Any) -> None:
+    """The old copy is named as what it is, and the store goes on where it is."""
+    store.add(FIRST)
+    new = move_store(store, store.path.with_name(f"{store.path.name}2"), now=after(10))
+    refused = fault(move_store, new, store.path, now=after(20))
+    assert (refused.code, "delete the old copy" in refused.hint) == ("keystore.exists", True)
+    assert new.load().moved_to is None
+
+
+def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(
+    store: Any, tmp_path: Path
+) -> None:
+    """The private keys, and how to destroy them; once they are gone, nobody has to act."""
+    store.add(FIRST)
+    move_store(store, tmp_path / "new", now=after(10))
+    (alarm,) = examine_store(open_store(store.path, moved=True))
+    assert (alarm.code, alarm.severity) == ("doctor.moved", "error")
+    assert str(tmp_path / "new") in alarm.message
+    assert f"delete {store.path / 'private'}/*.key" in alarm.fix
+    for file in (store.path / "private").iterdir():
+        file.unlink()
+    (note,) = examine_store(open_store(store.path, moved=True))
+    assert (note.code, note.severity, "private" in note.message) == ("doctor.moved", "note", False)
+
+
+@pytest.mark.parametrize("killed", ["replace", "fsync"])
+def test_a_new_passphrase_that_was_cut_off_leaves_every_key_openable(
+    store: Any, killed: str
+) -> None:
+    """All keys open with the old one, or all with the new one."""
+    records = [store.add(FIRST, roles=("release",)), store.add(SECOND)]
+    new = b"another good one"
+    for calls in range(20):
+        with failing_after(calls, killed), suppress(CardsignError):
+            store.change_passphrase(records, PASSPHRASE, new, now=after(calls))
+        opened = [opens(store, PASSPHRASE), opens(store, new)]
+        if opened[1] == {True}:
+            break
+        assert opened == [{True}, {False}]
+    assert calls > 1
+    assert opened == [{False}, {True}]
+
+
+def opens(store: KeyStore, passphrase: bytes) -> set[bool]:
+    """Whether a passphrase opens the keys of a store."""
+    results = set[bool]()
+    for record in store.load().keys:
+        try:
+            results.add(bool(store.signer(record, passphrase)))
+        except PassphraseFault:
+            results.add(False)
+    return results
+
+
+# What is wrong with its files, and what a person does about it.
+
+
+def examine(store: FolderStore) -> list[tuple[str, str, str]]:
+    """What is wrong with its files: code, severity and path."""
+    findings = examine_store(locate_store(store.path))
+    return [(finding.code, finding.severity, finding.path) for finding in findings]
+
+
+def orphan(key: Path) -> Path:
+    """A key that nothing names."""
+    other = key.with_name(f"{'0' * 64}.key")
+    other.touch(0o600)
+    return other
+
+
+def link(key: Path) -> None:
+    """The key elsewhere, and a link to it."""
+    key.symlink_to(key.rename(key.parents[2] / "elsewhere"))
+
+
+def edit_log(key: Path) -> Path:
+    """Another role in the log, and a line more."""
+    log = key.parents[1] / "log.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"card"', b'"root"') + b"{}\n")
+    return log.parent
+
+
+#: What is done to a store of one key, and the code; the path is that of the key or returned.
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "an orphan": (orphan, "doctor.leftover"),
+    "a lost key": (Path.unlink, "doctor.private_missing"),
+    "an empty key": (lambda key: key.write_bytes(b""), "doctor.private_missing"),
+    "a linked key": (link, "doctor.private_missing"),
+    "an edited log": (edit_log, "keystore.corrupt"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "code"), SPOILT.values(), ids=SPOILT)
+def test_what_is_wrong_is_told_and_left_to_a_person(
+    store: Any, spoil: Callable[[Path], object], code: str
+) -> None:
+    """A store that is well has no finding, nor has one with a file of somebody else."""
+    store.add(FIRST)
+    (store.path / "README.md").write_text("mine")
+    assert examine(store) == []
+    (key,) = (store.path / "private").glob("*.key")
+    path = spoil(key) or key
+    files = sorted(store.path.rglob("*"))
+    assert examine(store) == [(code, "error", str(path))]
+    assert sorted(store.path.rglob("*")) == files
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "severity"),
+    [
+        ("private/*.key", 0o644, "note"),  # it is encrypted
+        ("log.jsonl", 0o640, "note"),
+        ("log.jsonl", 0o620, "error"),
+        ("private", 0o755, "note"),
+    ],
+)
+def test_what_others_can_reach_is_closed_by_the_command_that_is_told(
+    store: Any, name: str, mode: int, severity: str
+) -> None:
+    """The key still signs."""
+    record = store.add(FIRST)
+    (path,) = store.path.glob(name)
+    path.chmod(mode)
+    (finding,) = examine_store(store)
+    assert (finding.code, finding.severity) == ("doctor.permissions", severity)
+    assert finding.path == str(path)
+    subprocess.run(shlex.split(finding.fix.removeprefix("Run: ")), check=True)
+    assert examine(store) == []
+    assert store.signer(record, PASSPHRASE).sign(b"x")
+
+
+def test_an_ended_key_may_be_without_its_private_key(store: Any) -> None:
+    """Nobody needs it any more, also that of a thief."""
+    record = store.add(FIRST)
+    store.commit(agenda.revoke, record.kid, reason="compromised", now=after(1))
+    assert examine(store) == []
+    store.drop_blobs(store.list_blobs())
+    assert examine(store) == []
+
+
+def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(store: Any) -> None:
+    """What lies behind it stays as it is; as the folder itself it is used."""
+    record = store.add(FIRST)
+    folder, elsewhere = store.path / "private", store.path.parent / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert refusal(store.signer, record, PASSPHRASE) == "file.not_plain"
+    assert refusal(store.drop_blobs, [private_blob(record.blob)]) == "file.not_plain"
+    assert refusal(store.add, SECOND) == "file.not_plain"
+    assert [path.name for path in elsewhere.iterdir()] == [f"{record.blob}.key"]
+    assert "doctor.private_missing" in [code for code, _, _ in examine(store)]
+    folder.unlink()
+    elsewhere.rename(folder)
+    assert store.add(SECOND).private == "held"

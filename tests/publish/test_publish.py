@@ -1,4 +1,4 @@
-"""Publishing: what makes a generation, what is refused, and what a failure leaves behind."""
+"""Publishing: what makes a generation, what is refused, what a failure leaves; and its export."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -15,16 +17,28 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import FileFault, ServeFault
+from cardsign import verify_card
+from cardsign.errors import FileFault, ServeFault, UsageFault
 from cardsign.files import locked
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.generation import Generation, export_files, load_current, public_files
 from cardsign.publish.publication import Documents, publish_generation
+from cardsign.server.app import create_app
+from tests.crash.recording import read_tree
 from tests.keys.elsewhere import refusal
-from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign, with_skill
+from tests.publish.publications import (
+    NOW,
+    PUBLIC,
+    PUBLIC_0_3,
+    extended_card,
+    failing_after,
+    publish_cards,
+    sign,
+    with_skill,
+)
 from tests.support import without
 
-KEY, STRANGER = (PrivateKey.generate("ES256") for _ in range(2))
+KEY, STRANGER, SUCCESSOR = (PrivateKey.generate("ES256") for _ in range(3))
 CARD, NEW = sign(PUBLIC, KEY), sign(with_skill(PUBLIC, "new"), KEY)
 STAFF, CREW = (sign(extended_card(PUBLIC, name), KEY) for name in ("staff", "crew"))
 EXPIRED = sign(extended_card(PUBLIC, "staff", NOW), KEY)
@@ -43,15 +57,6 @@ def put(directory: Path, card: bytes = CARD, now: datetime = NOW, **more: Any) -
     return publish_generation(documents, directory, now=now)
 
 
-def _tree(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory, with its bytes."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
-
-
 # What is published.
 
 
@@ -59,11 +64,12 @@ def test_a_generation_holds_the_signed_bytes_unchanged(directory: Path) -> None:
     """Under the names that the layout gives; `current` names each file by its digest."""
     generation = put(directory, extended={"staff": STAFF})
     assert (generation.number, generation.created) == (1, True)
-    tree = _tree(directory)
-    current = json.loads(tree.pop("current"))
+    tree = read_tree(directory)
+    current = json.loads(tree.pop("current") or b"")
     jwks = JwkSet.of([KEY.public]).to_bytes()
     files = {"agent-card.json": CARD, "jwks.json": jwks, "extended/staff.json": STAFF}
-    assert tree == {".lock": b"", **{f"000001/{name}": data for name, data in files.items()}}
+    shown = {f"000001/{name}": data for name, data in files.items()}
+    assert tree == {".lock": b"", "000001": None, "000001/extended": None, **shown}
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     assert current.pop("files") == digests
     at = "2026-11-21T12:00:00Z"
@@ -87,12 +93,12 @@ def test_other_content_is_the_next_generation(
 ) -> None:
     """Whatever a client could notice makes one, and the old one stays as it was."""
     put(directory, extended={"staff": STAFF})
-    old = _tree(directory)
+    old = read_tree(directory)
     again = put(directory, **{"extended": {"staff": STAFF}, **change})
     assert (again.number, again.created) == (number, number == 2)
     assert load_current(directory).number == number
     del old["current"]
-    assert old.items() <= _tree(directory).items()
+    assert old.items() <= read_tree(directory).items()
 
 
 DATES = {
@@ -289,10 +295,10 @@ def test_a_newer_format_is_neither_read_nor_overwritten(directory: Path) -> None
     """An older cardsign must not publish over what it does not understand."""
     put(directory)
     (directory / "current").write_text('{"format": 2}')
-    before = _tree(directory)
+    before = read_tree(directory)
     for act in (load_current, put):
         assert refusal(act, directory, match="format 2 is newer") == "serve.newer_format"
-    assert _tree(directory) == before
+    assert read_tree(directory) == before
 
 
 LEFT: dict[str, tuple[Callable[[Path], object], int]] = {
@@ -343,14 +349,14 @@ def test_a_generation_is_durable_before_it_is_current(
 def test_a_store_that_takes_no_more_bytes_keeps_what_it_has(directory: Path) -> None:
     """As object storage that is mounted may do; the next publication mends it."""
     put(directory)
-    before = _tree(directory)
+    before = read_tree(directory)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))  # bytes: no whole card
     try:
         code = refusal(put, directory, NEW, match="File too large")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (code, _tree(directory)) == ("file.unwritable", before)
+    assert (code, read_tree(directory)) == ("file.unwritable", before)
     assert put(directory, NEW).number == load_current(directory).number == 2
 
 
@@ -380,3 +386,108 @@ def test_a_directory_of_an_impossible_name_is_a_fault(tmp_path: Path) -> None:
     """Not an exception of Python's."""
     with pytest.raises(FileFault, match=r"file\.unwritable"):
         put(tmp_path / "a\0b")
+
+
+# The public files of a generation for hosts that serve files.
+
+
+@pytest.fixture
+def generation(tmp_path: Path) -> Generation:
+    """A card with an extended one."""
+    return publish_cards(tmp_path / "pub", KEY, PUBLIC, "staff")
+
+
+@pytest.fixture
+def out(generation: Generation, tmp_path: Path) -> Path:
+    """The folder of an export."""
+    export_files(generation, tmp_path / "out")
+    return tmp_path / "out"
+
+
+def headers_of(text: str) -> dict[str, dict[str, str]]:
+    """The headers that a `_headers` file gives to each path."""
+    headers, path = dict[str, dict[str, str]](), ""
+    for line in text.splitlines():
+        if line.startswith(" "):
+            name, _, value = line.strip().partition(": ")
+            headers[path][name] = value
+        else:
+            path = line
+            headers[path] = {}
+    return headers
+
+
+def test_every_public_path_of_the_server_is_a_file(out: Path, generation: Generation) -> None:
+    """With the same bytes and headers but those that the host makes itself; nginx is told, too."""
+    paths = tuple(public_files(generation))
+    site, nginx = out / "site", (out / "nginx.conf").read_text()
+    headers = headers_of((site / "_headers").read_text())
+    client = create_app(out.parent / "pub").test_client()
+    assert set(headers) == set(paths)
+    assert "/.well-known/agent-card.json" in paths
+    for path in paths:
+        answer = client.get(path)
+        assert (site / path[1:]).read_bytes() == answer.data
+        own = {"Content-Length", "ETag", "Last-Modified", "Date"}
+        assert headers[path] == {k: v for k, v in answer.headers.items() if k not in own}
+        block = nginx.partition(f"location = {path} {{")[2].partition("}\nlocation")[0]
+        assert f"add_header Cache-Control '{headers[path]['Cache-Control']}'" in block
+    # Caches keep no answer that a statement is not there.
+    assert 'add_header Cache-Control "no-store" always;' in nginx
+
+
+def test_no_extended_card_leaves(out: Path, generation: Generation) -> None:
+    """Not in the site, and not beside it."""
+    marker = b'"id":"staff"'
+    assert marker in generation.extended["staff"].replace(b" ", b"")
+    for file in out.rglob("*"):
+        assert "extended" not in file.name
+        assert file.is_dir() or marker not in file.read_bytes().replace(b" ", b"")
+
+
+def test_an_export_replaces_its_own_files_alone(out: Path, generation: Generation) -> None:
+    """With the same bytes, so that an upload finds nothing to do."""
+    (out / "site/index.html").write_text("ours")
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    export_files(generation, out)
+    assert before == {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    "name", ["nginx.conf", "site", "site/_headers", "site/.well-known/agent-card.json"]
+)
+def test_no_export_goes_through_a_link(out: Path, generation: Generation, name: str) -> None:
+    """Somebody else's clone may have planted one; the typed directory itself may be a link."""
+    out.rename(out.with_name("real"))
+    out.symlink_to("real")
+    export_files(generation, out)
+    place, target = out / name, out.with_name("target")
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    target.mkdir() if name == "site" else target.write_text("precious")
+    place.symlink_to(target)
+    with pytest.raises(FileFault, match=r"file\.not_plain"):
+        export_files(generation, out)
+    assert not list(target.iterdir()) if name == "site" else target.read_text() == "precious"
+
+
+@pytest.mark.parametrize("operations", range(6))
+def test_a_host_that_fails_in_the_middle_serves_a_card_that_verifies(
+    operations: int, out: Path, tmp_path: Path
+) -> None:
+    """While keys change hands, as a new card by a new key is exported; a new try mends it."""
+    both, only = JwkSet.of([KEY.public, SUCCESSOR.public]), JwkSet.of([SUCCESSOR.public])
+    new = sign(with_skill(PUBLIC, "new"), SUCCESSOR)
+    for step in (Documents(new, both), Documents(new, only)):
+        following = publish_generation(step, tmp_path / "keys", now=NOW)
+        with failing_after(operations, "replace", "rename"), suppress(FileFault):
+            export_files(following, out)
+        card, keys = (out / "site/.well-known" / name for name in ("agent-card.json", "jwks.json"))
+        assert verify_card(card.read_bytes(), jwks=json.loads(keys.read_bytes()))
+        export_files(following, out)
+        assert (card.read_bytes(), keys.read_bytes()) == (following.card, following.jwks)
+
+
+def test_a_publication_directory_is_refused(generation: Generation, tmp_path: Path) -> None:
+    """It holds the extended cards, and must not become the root of a host."""
+    with pytest.raises(UsageFault, match="extended cards"):
+        export_files(generation, tmp_path / "pub")

@@ -1,7 +1,8 @@
-"""Keyset statements as they are drafted, who has to sign them, and when the roots are wanted."""
+"""Keyset and release statements as they are drafted, who has to sign them, and when that is due."""
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -22,42 +23,55 @@ from cardsign.issuer.keyset import (
     says_more,
     write_draft,
 )
+from cardsign.issuer.release import ReleasePlan, draft_following, says_something_new, settled_cards
 from cardsign.jose.keys import PublicKey
+from cardsign.keys.agenda import DEFAULT_SETTINGS
 from cardsign.keys.history import has_ended
-from cardsign.keys.ledger import KeyRecord, KeyTimes, StoreState
+from cardsign.keys.ledger import KeyRecord, KeyTimes, Publication, PublishedCard, Role, StoreState
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, check_step, read_keyset
+from cardsign.statements.release import check_release
 from tests.keys.elsewhere import refusal
 from tests.keys.issuing import (
     DAY,
     HOUR,
     NOW,
     T0,
+    URL,
     first,
     key,
     online,
     plan,
     quorum,
     record,
+    released,
     signed,
     store,
     thumbprint,
 )
+from tests.keys.states import record as record_publication
+from tests.support import each_case
 
 LATER = NOW + DAY
-RETIRING, CARD2 = record("card", "retiring"), record("card2", "generated")
-RETIRED = record("rel", "retired", "release")
-STANDBY = record("card2", "prepublished")
-REVOKED = record("card", "revoked", revoked_because="ceased", times=KeyTimes(revoked=NOW + HOUR))
-LOST_ROOT, *LOST_TWO = (
-    record(name, "revoked", "root", revoked_because="compromised") for name in ("cat", "ann", "bob")
-)
+
+
+ROLES: dict[str, Role] = {"card": "card", "card2": "card", "rel": "release"}
+
+
+def key_record(name: str, state: Any, hours: str = "") -> KeyRecord:
+    """A key, in the words of `drafts.toml`."""
+    role = ROLES.get(name, "root")
+    if not hours:
+        return record(name, state, role)
+    times = KeyTimes(revoked=NOW + int(hours) * HOUR)
+    return record(name, "revoked", role, revoked_because=state, times=times)
+
+
+def having(text: str) -> StoreState:
+    """What a store of these keys has."""
+    return store(*(key_record(*words.split()) for words in text.split(", ") if words))
+
 
 # What the next statement says.
-
-
-def next_plan(before: KeysetStatement, *records: KeyRecord) -> KeysetStatement:
-    """What follows from a store."""
-    return following(before, store(*records), now=NOW, until=NOW + 90 * DAY)
 
 
 def listed(draft: KeysetStatement) -> set[str]:
@@ -66,28 +80,14 @@ def listed(draft: KeysetStatement) -> set[str]:
     return {names[entry.public.thumbprint] for entry in draft.keys}
 
 
-#: The states of the keys in the store, and which ones the next statement lists.
-FOLLOWING: dict[str, tuple[tuple[KeyRecord, ...], str]] = {
-    "an empty store changes nothing": ((), "card rel"),
-    "a standby is listed": ((record("card"), STANDBY), "card card2 rel"),
-    "a retiring key still is": ((RETIRING, record("card2")), "card card2 rel"),
-    "a retired key no longer is": ((record("card", "retired"), record("card2")), "card2 rel"),
-    "a revoked key is revoked": ((REVOKED, record("card2")), "card2 rel"),
-    "one that waits is listed": ((CARD2,), "card card2 rel"),
-    "a root key is no online key": ((record("ann", "active", "root"),), "card rel"),
-    "a revoked root leaves the root": ((LOST_ROOT,), "card rel"),
-}
-
-
-@pytest.mark.parametrize(("records", "kept"), FOLLOWING.values(), ids=FOLLOWING)
-def test_the_next_statement_says_what_became_of_the_keys(
-    records: tuple[KeyRecord, ...], kept: str
-) -> None:
+@each_case(__file__, "following", "text", "kept")
+def test_the_next_statement_says_what_became_of_the_keys(text: str, kept: str) -> None:
     """From the store's states to keys, revocations and roots, of which none is revoked too."""
-    draft = next_plan(first(), *records)
+    state = having(text)
+    draft = following(first(), state, now=NOW, until=NOW + 90 * DAY)
     assert listed(draft) == {*kept.split()}
-    assert draft.revoked == {key.thumbprint for key in records if key.state == "revoked"}
-    lost = {"cat"} if LOST_ROOT in records else set()
+    assert draft.revoked == {key.thumbprint for key in state.keys if key.state == "revoked"}
+    lost = {"cat"} if "cat" in text else set()
     assert {root.holder for root in draft.root.keys} == {"ann", "bob", "cat"} - lost
     draft_next(draft, first(), now=NOW)
 
@@ -95,7 +95,8 @@ def test_the_next_statement_says_what_became_of_the_keys(
 def test_times_of_a_key_stay_while_they_outlast_the_statement() -> None:
     """A renewal changes no key, but for one that would end before the statement does."""
     earlier = first(keys=(online("card", "card", days=200), online("rel", "release", days=30)))
-    draft = next_plan(earlier, record("card"), record("rel", "active", "release"))
+    state = having("card active, rel active")
+    draft = following(earlier, state, now=NOW, until=NOW + 90 * DAY)
     ends = {entry.public.thumbprint: entry.exp for entry in draft.keys}
     assert ends[thumbprint("card")] == T0 + 200 * 86_400
     assert ends[thumbprint("rel")] == T0 + 400 * 86_400
@@ -105,7 +106,7 @@ def test_times_of_a_key_stay_while_they_outlast_the_statement() -> None:
 def test_a_revoked_key_is_not_listed_again_by_the_store() -> None:
     """A plan that revokes a key of the store lists it no longer, whatever its state."""
     draft = replace(first(), revoked=frozenset({thumbprint("card")}))
-    assert "card" not in listed(following(draft, store(record("card")), now=NOW, until=NOW))
+    assert "card" not in listed(following(draft, having("card active"), now=NOW, until=NOW))
 
 
 #: Two of those that `test_statements.py` and `test_statements_succession.py` decide, and recovery.
@@ -135,6 +136,7 @@ def test_what_a_verifier_would_refuse_is_no_draft(
 
 DAN, ROSA = {"root": quorum(1, "dan")}, {"recovery": quorum(1, "rosa")}
 OWN, ROOT, RECOVERY = "its own root", "the root before", "the recovery keys before"
+OPENING = "the recovery keys"
 SIGNING: dict[str, tuple[dict[str, Any], str, dict[str, int]]] = {
     "nobody yet": ({}, "", {OWN: 2}),
     "one of two": ({}, "ann", {OWN: 1}),
@@ -142,6 +144,8 @@ SIGNING: dict[str, tuple[dict[str, Any], str, dict[str, int]]] = {
     "strangers do not count": ({}, "ann eve", {OWN: 1}),
     "both roots, when the root changes": (DAN, "ann bob", {ROOT: 0, OWN: 1}),
     "recovery too, when recovery changes": (ROSA, "ann bob", {RECOVERY: 1, OWN: 0}),
+    "the next epoch, by recovery and its own root": (DAN, "rita dan", {OPENING: 0, OWN: 0}),
+    "which the roots open for nobody": (DAN, "ann bob dan", {OPENING: 1, OWN: 0}),
 }
 
 
@@ -151,7 +155,7 @@ def test_it_is_said_who_is_missing(
 ) -> None:
     """And the check agrees: it passes just when nobody is missing."""
     earlier = first()
-    draft = draft_next(plan(**changes), earlier, now=NOW)
+    draft = draft_next(plan(**changes), earlier, now=NOW, recovery=OPENING in missing)
     statement = signed(draft, *names.split()) if names else draft
     quorums = quorum_signatures(statement, earlier)
     assert {signatures.name: signatures.missing for signatures in quorums} == missing
@@ -160,17 +164,6 @@ def test_it_is_said_who_is_missing(
         assert refusal(check_step, statement, earlier)
     else:
         check_step(statement, earlier)
-
-
-def test_recovery_is_signed_by_recovery_and_its_own_root() -> None:
-    """The next epoch: 2.1, after nothing, by rita and the new root."""
-    earlier = first()
-    draft = draft_next(plan(**DAN), earlier, now=NOW, recovery=True)
-    assert (draft.epoch, draft.version, draft.prev) == (2, 1, None)
-    quorums = quorum_signatures(draft, earlier)
-    assert [signatures.name for signatures in quorums] == ["the recovery keys", OWN]
-    check_step(signed(draft, "rita", "dan"), earlier)
-    assert refusal(check_step, signed(draft, "ann", "bob", "dan"), earlier) == "statement.unsigned"
 
 
 def test_a_draft_travels_as_the_statement_that_it_will_be() -> None:
@@ -196,34 +189,22 @@ def test_what_is_no_draft_is_refused(junk: str) -> None:
 # What a draft changes, for those who sign it.
 
 
+EXCHANGE = (("-", "bob"), ("+", "eve"))
 EVIL = ("https://tides.example", "https://evil.example")
 CARD, ES256 = online("card", "card"), f"key ES256 {thumbprint('card')} for card"
 DATES = "held by harbour, 2026-11-22 to 2027-12-27"
+ROLE = (f"- {ES256}, {DATES}", f"+ {ES256} and release, {DATES}")
+ROOTS = ("- root: 2 of 3 must sign", "+ root: 1 of 2 must sign")
+ROOTS += tuple(f"{sign} root ES256 {thumbprint(name)} held by {name}" for sign, name in EXCHANGE)
+ZOE = thumbprint("zoe")
 MORE: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
-    "roots": (
-        {"root": quorum(1, "ann", "eve")},
-        90,
-        (
-            "- root: 2 of 3 must sign",
-            "+ root: 1 of 2 must sign",
-            f"- root ES256 {thumbprint('bob')} held by bob",
-            f"+ root ES256 {thumbprint('eve')} held by eve",
-        ),
-    ),
+    "roots": ({"root": quorum(1, "ann", "eve")}, 90, ROOTS),
     "an origin": ({"origins": EVIL}, 90, ("+ origin https://evil.example",)),
     "a card key": ({"keys": (CARD, online("evil", "card"))}, 90, ("+ key ES256",)),
-    "a key's role": (
-        {"keys": (online("card", "card", "release"),)},
-        90,
-        (f"- {ES256}, {DATES}", f"+ {ES256} and release, {DATES}"),
-    ),
+    "a key's role": ({"keys": (online("card", "card", "release"),)}, 90, ROLE),
     "a key less": ({"keys": (CARD,)}, 90, ("- key ES256",)),
     "no recovery": ({"recovery": None}, 90, ("- recovery: 1 of 1 must sign",)),
-    "a revocation": (
-        {"revoked": frozenset({thumbprint("zoe")})},
-        90,
-        (f"+ revoked {thumbprint('zoe')}",),
-    ),
+    "a revocation": ({"revoked": frozenset({ZOE})}, 90, (f"+ revoked {ZOE}",)),
     "a longer lifetime": ({}, 100, ("~ valid from",)),
 }
 
@@ -263,37 +244,23 @@ def test_a_kid_cannot_pass_for_something_else() -> None:
 # When the roots are wanted, and the one draft that waits for them.
 
 
-DUE: dict[str, tuple[tuple[KeyRecord, ...], timedelta, bool]] = {
-    "nothing has changed": ((record("card"),), DAY, False),
-    "two thirds of its time are not yet over": ((), timedelta(days=59, hours=23), False),
-    "two thirds of its time are over": ((), 60 * DAY, True),
-    "a key waits to be listed": ((CARD2,), DAY, True),
-    "a standby has come": ((STANDBY,), DAY, True),
-    "a key has been retired": ((record("card", "retired"),), DAY, False),
-    "a key has been retired, and another is about to": ((RETIRED, RETIRING), DAY, False),
-    "and that one never is": ((RETIRED, RETIRING), 60 * DAY, True),
-    "a key waits, and another is about to retire": ((CARD2, RETIRING), DAY, True),
-    "a key has been revoked": ((REVOKED,), DAY, True),
-    "and another is about to retire": ((REVOKED, record("rel", "retiring", "release")), DAY, True),
-    "a root key has been revoked": ((LOST_ROOT,), DAY, True),
-    "a root key has come, which only people list": ((record("dan", "active", "root"),), DAY, False),
-}
-
-
-@pytest.mark.parametrize(("records", "after", "due"), DUE.values(), ids=DUE)
+@each_case(__file__, "due", "text", "hours", "due")
 def test_the_roots_are_asked_only_when_there_is_something_to_say(
-    records: tuple[KeyRecord, ...], after: timedelta, due: bool
+    text: str, hours: int, due: bool
 ) -> None:
     """So that cron can write one draft, and none while nothing changes."""
-    state, now = store(*records), NOW + after
+    state, now = having(text), NOW + hours * HOUR
     assert keyset_due(state, first(), now=now).is_due(now) is due
     assert (draft_if_due(state, first(), None, now=now) is not None) is due
+
+
+WAITS, CHANGED = having("card2 generated"), having("card2 generated, card ceased 1")
 
 
 def test_it_says_why_and_since_when() -> None:
     """The keys, or the end of the statement; and what ends if nobody signs."""
     quiet = keyset_due(store(), first(), now=LATER)
-    changed = keyset_due(store(CARD2, REVOKED), first(), now=LATER)
+    changed = keyset_due(CHANGED, first(), now=LATER)
     assert (quiet.due, quiet.ends, quiet.number) == (NOW + 60 * DAY, NOW + 90 * DAY, "1.2")
     assert "keyset 1.1 ends at" in quiet.why
     assert changed.due == NOW + HOUR
@@ -312,14 +279,14 @@ def draft_of(
 
 def test_hosts_come_to_the_same_draft() -> None:
     """Byte for byte, whenever they ask; so no lock is needed."""
-    drafts = [draft_of(store(CARD2), LATER + n * HOUR) for n in range(3)]
+    drafts = [draft_of(WAITS, LATER + n * HOUR) for n in range(3)]
     assert len({write_draft(draft) for draft in drafts}) == 1
     assert drafts[0].iat == int((NOW + HOUR).timestamp())
 
 
 def test_a_draft_that_is_there_is_left_as_it_is() -> None:
     """With its signatures, and with what people drafted besides: it says all that is to be said."""
-    state, keyset = store(CARD2), first()
+    state, keyset = WAITS, first()
     half = signed(draft_of(state), "ann")
     theirs = following(keyset, state, now=LATER, until=LATER)
     theirs = replace(theirs, root=quorum(2, "ann", "bob", "dan"))
@@ -328,8 +295,8 @@ def test_a_draft_that_is_there_is_left_as_it_is() -> None:
 
 
 STALE: dict[str, KeysetStatement] = {
-    "it follows another statement": draft_of(store(CARD2, REVOKED), lifetime=80 * DAY),
-    "it lacks a key": draft_of(store(CARD2)),
+    "it follows another statement": draft_of(CHANGED, lifetime=80 * DAY),
+    "it lacks a key": draft_of(WAITS),
     "it is the newest statement itself": first(),
 }
 
@@ -337,16 +304,16 @@ STALE: dict[str, KeysetStatement] = {
 @pytest.mark.parametrize("stale", STALE.values(), ids=STALE)
 def test_a_draft_that_will_not_do_is_drafted_anew(stale: KeysetStatement) -> None:
     """What it said is said again, with the rest; also what nobody has signed for months."""
-    statement = draft_of(store(CARD2, REVOKED), draft=stale)
+    statement = draft_of(CHANGED, draft=stale)
     assert statement.revoked == {thumbprint("card")}
     assert statement.lists(thumbprint("card2"), "card")
     late = NOW + 61 * DAY
-    assert draft_of(store(CARD2), late, stale).iat == int(late.timestamp())
+    assert draft_of(WAITS, late, stale).iat == int(late.timestamp())
 
 
 def test_the_stores_own_draft_says_no_more_than_the_store() -> None:
     """However late somebody looks, and on whatever host it was made; but for one of the future."""
-    state, keyset = store(CARD2, REVOKED), first()
+    state, keyset = CHANGED, first()
     theirs = following(keyset, state, now=LATER, until=LATER + 90 * DAY)
     for draft in (draft_of(state), draft_next(theirs, keyset, now=LATER)):
         assert says_more(state, keyset, draft, now=LATER + 20 * DAY) == ()
@@ -357,9 +324,8 @@ def test_the_stores_own_draft_says_no_more_than_the_store() -> None:
 def test_a_key_that_retires_after_the_draft_makes_no_stranger_of_its_author() -> None:
     """Cron has drafted it while the key was still to be listed."""
     keyset = first()
-    begun = store(RETIRING, record("rel", "active", "release"))
-    drafted = draft_of(begun, NOW + 61 * DAY)
-    after, now = store(record("card", "retired"), begun.keys[1]), NOW + 62 * DAY
+    drafted = draft_of(having("card retiring, rel active"), NOW + 61 * DAY)
+    after, now = having("card retired, rel active"), NOW + 62 * DAY
     assert draft_if_due(after, keyset, drafted, now=now) is drafted
     assert says_more(after, keyset, drafted, now=now) == ()
     theirs = replace(drafted, keys=(*drafted.keys, online("evil", "card")))
@@ -369,7 +335,7 @@ def test_a_key_that_retires_after_the_draft_makes_no_stranger_of_its_author() ->
 
 def test_too_few_roots_are_mended_by_people_alone() -> None:
     """No draft of cron's can fix that; theirs is told whole, as the store has nothing like it."""
-    state, keyset = store(*LOST_TWO), first()
+    state, keyset = having("ann compromised 1, bob compromised 1"), first()
     assert refusal(draft_if_due, state, keyset, None, now=LATER) == "statement.threshold"
     revoked = frozenset({thumbprint("ann"), thumbprint("bob")})
     theirs = replace(keyset, root=quorum(1, "cat", "dan"), revoked=revoked)
@@ -382,30 +348,172 @@ def test_too_few_roots_are_mended_by_people_alone() -> None:
 # When there is nothing more to say.
 
 
-def over(name: str, why: Any, hours: int, *roles: Any) -> KeyRecord:
-    """A key that was revoked so many hours later."""
-    times = KeyTimes(revoked=NOW + hours * HOUR)
-    return record(name, "revoked", *roles, revoked_because=why, times=times)
+@each_case(__file__, "ended", "text", "ended")
+def test_an_issuer_has_ended(text: str, ended: bool) -> None:
+    """Only where its last keys were ended on purpose, and no other holder's are listed."""
+    assert has_ended(having(text), first()) is ended
 
 
-CEASED, CARD_CEASED = over("rel", "ceased", 5, "release"), over("card", "ceased", 5)
-STOLEN = over("card", "compromised", 5)
-ENDED: dict[str, tuple[tuple[KeyRecord, ...], bool]] = {
-    "every key has ceased": ((CARD_CEASED, CEASED), True),
-    "a root remains": ((CARD_CEASED, CEASED, record("ann", "active", "root")), True),
-    "a theft before": ((over("card", "compromised", 1), over("card2", "ceased", 5), CEASED), True),
-    "one retired before": ((record("card2", "retired"), CARD_CEASED, CEASED), True),
-    "a theft was the last": ((over("card2", "ceased", 1), STOLEN, CEASED), False),
-    "a theft of the same second": ((over("card2", "ceased", 5), STOLEN, CEASED), False),
-    "a key that is to be replaced": ((over("card", "superseded", 5), CEASED), False),
-    "the release key signs": ((CARD_CEASED, record("rel", "active", "release")), False),
-    "another holder's keys go on": ((CARD_CEASED,), False),
-    "nothing but roots": ((record("ann", "active", "root"),), False),
-    "an empty store": ((), False),
+# Releases: what is listed, since when, and what no longer is.
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+ZERO = timedelta()
+
+
+def current_payloads(release: Any) -> dict[str, int]:
+    """Which payloads are current, and since which release."""
+    return {card.payload_sha256[0]: card.seq for card in release.cards}
+
+
+@each_case(__file__, "histories", "steps", "cards", "floor")
+def test_cards_come_and_go(steps: str, cards: dict[str, int], floor: int) -> None:
+    """Each release is one that a verifier takes after the one before."""
+    keyset, release = first(), None
+    digests = {"A": A, "B": B, "C": C}
+    for step in steps.split():
+        announced, _, settled = step.strip("-").partition("/")
+        plan = ReleasePlan(
+            ((URL, digests[announced]),) if announced else (),
+            {URL: digests[settled]} if settled else {},
+        )
+        earlier, release = release, released(keyset, release, plan)
+        check_release(release, keyset, earlier, now=NOW, skew=ZERO)
+    assert release is not None
+    assert current_payloads(release) == cards
+    assert release.floor.get(URL, 0) == floor
+
+
+def test_a_withdrawn_url_has_no_card() -> None:
+    """And another one keeps its own."""
+    other = "https://tides.example/ebb.json"
+    one = released(first(), None, ReleasePlan(((URL, A), (other, B))))
+    two = released(first(), one, ReleasePlan(withdrawn=(URL,)))
+    assert [card.url for card in two.cards] == [other]
+    assert [two.is_withdrawn(url) for url in (URL, other)] == [True, False]
+    assert not one.is_withdrawn(URL)
+    assert not two.is_withdrawn("https://tides.example/never-listed.json")
+
+
+def test_what_one_release_revoked_the_next_revokes_too() -> None:
+    """Until the roots have spoken: a new keyset confirms it or drops it (K11)."""
+    keyset = first()
+    one = released(keyset, None, ReleasePlan(revoked=frozenset({thumbprint("card")})))
+    assert released(keyset, one).revoked == {thumbprint("card")}
+    later = signed(draft_next(keyset, keyset, now=NOW), "ann", "bob")
+    assert released(later, one).revoked == frozenset()
+
+
+def test_what_the_keyset_does_not_list_needs_no_revocation() -> None:
+    """A release may name only the keyset's own keys; a root's name would spoil all of it."""
+    strangers = frozenset({thumbprint("ann"), thumbprint("nobody")})
+    assert released(first(), None, ReleasePlan(revoked=strangers)).revoked == frozenset()
+
+
+def test_the_extended_floor_only_rises() -> None:
+    """A lower one that is asked for changes nothing."""
+    one = released(first(), None)
+    two = released(first(), one, ReleasePlan(extended_floor=2))
+    three = released(first(), two, ReleasePlan(extended_floor=1))
+    assert [dict(each.floor) for each in (one, two, three)] == [
+        {},
+        {"extended": 2},
+        {"extended": 2},
+    ]
+
+
+NO_RELEASE: dict[str, tuple[ReleasePlan, str]] = {
+    "an extended floor above itself": (ReleasePlan(extended_floor=9), "statement.floor"),
+    "a url that is none": (ReleasePlan((("tides", A),)), "statement.members"),
 }
 
 
-@pytest.mark.parametrize(("records", "ended"), ENDED.values(), ids=ENDED)
-def test_an_issuer_has_ended(records: tuple[KeyRecord, ...], ended: bool) -> None:
-    """Only where its last keys were ended on purpose, and no other holder's are listed."""
-    assert has_ended(store(*records), first()) is ended
+@pytest.mark.parametrize(("plan", "code"), NO_RELEASE.values(), ids=NO_RELEASE)
+def test_what_no_verifier_would_read_is_no_draft(plan: ReleasePlan, code: str) -> None:
+    """Refused before the release key is opened."""
+    assert refusal(draft_following, plan, first(), None, seq=1, now=NOW) == code
+
+
+NEEDED: dict[str, tuple[ReleasePlan, timedelta, bool]] = {
+    "nothing new, and young": (ReleasePlan(), DAY, False),
+    "a longer audit log alone": (ReleasePlan(audit_head="d" * 64), DAY, False),
+    "a card that is listed": (ReleasePlan(((URL, A),)), DAY, False),
+    "half of its time is over": (ReleasePlan(), timedelta(days=3, hours=12), True),
+    # By more than the clocks of the issuer's hosts may differ: nobody believes it yet.
+    "a clock that was ahead": (ReleasePlan(), timedelta(seconds=-301), True),
+    "a clock a little ahead": (ReleasePlan(), timedelta(seconds=-300), False),
+    "a new card": (ReleasePlan(((URL, B),)), DAY, True),
+    "a revocation": (ReleasePlan(revoked=frozenset({thumbprint("card")})), DAY, True),
+    "a floor that rises": (ReleasePlan(settled={URL: A}), DAY, True),
+}
+
+
+@pytest.mark.parametrize(("plan", "after", "needed"), NEEDED.values(), ids=NEEDED)
+def test_cron_signs_only_what_is_needed(plan: ReleasePlan, after: timedelta, needed: bool) -> None:
+    """Often asked, seldom signed."""
+    keyset = first()
+    one = released(keyset, None, ReleasePlan(((URL, A),)))
+    now = NOW + after
+    draft = draft_following(plan, keyset, one, seq=2, now=now)
+    assert says_something_new(draft, one, now=now) is needed
+    assert says_something_new(draft, None, now=now)
+    assert (now >= one.renew_at) is (after >= timedelta(days=3, hours=12))
+
+
+# ------------------------------------------------------------------ when a card has settled
+
+MINUTE = timedelta(minutes=1)
+B_TOO = ReleasePlan(((URL, B),))
+
+
+def shown(minutes: int, *digests: str, max_age: int = 60) -> Publication:
+    """A record, that many minutes after NOW, of the card (and extended ones) with these digests."""
+    cards = tuple(PublishedCard(f"{digest[0]}.json", digest, (), URL) for digest in digests)
+    return Publication(1, NOW + minutes * MINUTE, max_age, (), cards)
+
+
+def noted(*records: Publication) -> StoreState:
+    """What a store knows after these."""
+    return functools.reduce(record_publication, records, StoreState())
+
+
+#: Caches keep a card for
+#: an hour and five minutes, unless a publication has told them to keep it for longer.
+AGAIN = [shown(0, B), shown(30, A), shown(31, B)]
+LONG = [shown(-9, A, max_age=7200), shown(0, B)]
+#: What was recorded; when asked, minutes after NOW; which of A and B has settled.
+SETTLING: dict[str, tuple[list[Publication], float, str | None]] = {
+    "nothing was recorded": ([], 65, None),
+    "caches may hold another one": ([shown(0, B)], 64.99, None),
+    "no cache holds another one": ([shown(0, B)], 65, "b"),
+    "it counts from the first": ([shown(-9, A), shown(0, B), shown(30, B)], 65, "b"),
+    "the other was seen again": (AGAIN, 95, None),
+    "the other was seen again, and long enough ago": (AGAIN, 96, "b"),
+    "caches were told to keep the other for longer": (LONG, 120, None),
+    "and have done so": (LONG, 125, "b"),
+    "a card that is shown no more": ([shown(0, B), shown(9, C)], 65, None),
+    "an extended one beside it says nothing": ([shown(0, B, C)], 65, "b"),
+}
+
+
+@pytest.mark.parametrize(("records", "minutes", "settled"), SETTLING.values(), ids=SETTLING)
+def test_a_card_settles_by_what_was_recorded(
+    records: list[Publication], minutes: float, settled: str | None
+) -> None:
+    """Never by the clock of the state: what nobody has seen may never have been live."""
+    release = released(first(), released(first(), None, ReleasePlan(((URL, A),))), B_TOO)
+    now = NOW + minutes * MINUTE
+    result = settled_cards(release.cards, noted(*records), DEFAULT_SETTINGS, now)
+    assert result == ({URL: settled * 64} if settled else {})
+
+
+def test_each_url_settles_by_itself() -> None:
+    """Two cards, of which one has changed."""
+    other = "https://tides.example/ebb.json"
+    release = released(first(), None, ReleasePlan(((URL, A), (other, C))))
+    release = released(first(), release, B_TOO)
+    ebb = PublishedCard("agent-card.json", C, (), other)
+    records = (shown(-99, A), Publication(2, NOW - 90 * MINUTE, 60, (), (ebb,)), shown(0, B))
+    state = noted(*records)
+    assert settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW) == {other: C}
+    both = settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW + 65 * MINUTE)
+    assert both == {other: C, URL: B}
