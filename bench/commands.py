@@ -12,9 +12,9 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for the shapes, which tests use too
 
-from tests.cli.local_site import local_site
 from tests.hostile import SHAPES
 from tests.hostile_commands import COMMANDS, MIB, ONCE_TOO_MUCH, Cost, run_shape
+from tests.server.identity import counterpart
 
 SECONDS: Final = 3
 
@@ -27,7 +27,7 @@ def main(*, is_whole: bool) -> int:
         for name, (command, *forms) in COMMANDS.items()
     }
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
-    with local_site() as site:
+    with counterpart() as site:
         for shape in shapes:
             with TemporaryDirectory(prefix="cardsign-bench-") as folder:
                 names = (name for name, (_, *forms) in commands.items() for _ in forms)

@@ -17,8 +17,8 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardsignError
 from cardsign.jose.keys import JwkSet
 from cardsign.sign import SigningOptions, sign_with_notes
-from tests.cli.local_site import Site
 from tests.hostile import KEY, card
+from tests.server.identity import Counterpart
 from tests.support import private_pem
 
 MIB: Final = 1024 * 1024
@@ -157,14 +157,14 @@ def _compact(value: Any) -> bytes:
 
 
 def run_shape(
-    shape: str, folder: Path, site: Site, commands: Mapping[str, Sequence[str]] = COMMANDS
+    shape: str, folder: Path, site: Counterpart, commands: Mapping[str, Sequence[str]] = COMMANDS
 ) -> Iterator[Cost]:
     """Run commands of cardsign in all their forms on a card of a shape, in a folder of its own."""
     write_inputs(folder, shape)
     card_and_keys = {"/card.json": "card.json", "/.well-known/jwks.json": "jwks.json"}
     site.answers = {path: (folder / name).read_bytes() for path, name in card_and_keys.items()}
     lines = [
-        f"{command} {form}".replace("{origin}", site.origin)
+        f"{command} {form}".replace("{origin}", site.url)
         for command, *forms in commands.values()
         for form in forms
     ]

@@ -23,7 +23,7 @@ WITH: Mapping[str, tuple[str, ...]] = {
     ),
 }
 #: Whose cards of 0.3 the resolver of @a2a-js/sdk holds without their security schemes: by default
-#: no signature leaves those out, and signing says so. tests/interop/test_signatures_across.py holds it.
+#: no signature leaves those out, and signing says so. test_signatures_across.py holds it.
 WITHOUT_SCHEMES = frozenset({"mcp-server-card-010.json"})
 #: Of other kinds: documentation, schemas, keys.
 NO_SOURCES = frozenset({"docs", "schema", "jwks"})

@@ -35,6 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
 
 
 PASSPHRASE = "correct horse battery staple"
+XDG = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,7 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in (
-        "CARDSIGN_KEYSTORE",
-        "CARDSIGN_TRUST",
-        "XDG_CONFIG_HOME",
-        "XDG_STATE_HOME",
-        "XDG_CACHE_HOME",
-    ):
+    for name in ("CARDSIGN_KEYSTORE", "CARDSIGN_TRUST", *XDG):
         monkeypatch.delenv(name, raising=False)
 
     def command(

@@ -71,28 +71,27 @@ def make_cards(folder: Path, count: int, deadly: int = -1, word: str = "") -> li
     return cards
 
 
+def judge(cards: list[tuple[str, str]], url: str = "") -> Iterator[Outcome]:
+    """The verdicts on a cluster, or here."""
+    batch = Batch((Deadly if url else Verifier)(policy_of(KEYS)), by_origin=True)
+    return verify_many(cards, partial(attempt, batch), cluster=url or None)
+
+
 def test_a_worker_that_is_killed_loses_no_card(tmp_path: Path) -> None:
     """Its chunk is done again by the other; each card has one verdict, the same as here."""
     cards = make_cards(tmp_path, 300, deadly=150, word="deadly once")
-    policy = policy_of(KEYS)
     with cluster(tmp_path) as url:
-        outcomes = list(
-            verify_many(cards, partial(attempt, Batch(Deadly(policy), by_origin=True)), cluster=url)
-        )
+        outcomes = list(judge(cards, url))
     assert (tmp_path / "flag").exists()
-    here = list(verify_many(cards, partial(attempt, Batch(Verifier(policy), by_origin=True))))
-    assert [*map(spoken, outcomes)] == [*map(spoken, here)]
+    assert [*map(spoken, outcomes)] == [*map(spoken, judge(cards))]
     assert [outcome.name for outcome in outcomes] == [card[0] for card in cards]
 
 
 def test_a_card_that_ends_its_workers_ends_the_run(tmp_path: Path) -> None:
     """Once it has killed as many as a scheduler allows; the cards before it have verdicts."""
-    cards = make_cards(tmp_path, 40, deadly=20, word="deadly always")
-    batch, outcomes = Batch(Deadly(policy_of(KEYS)), by_origin=True), list[Outcome]()
-    with cluster(tmp_path, deaths=0) as url:
-        judged = verify_many(cards, partial(attempt, batch), cluster=url)
-        with pytest.raises(LocalFault) as ended:
-            outcomes.extend(judged)
+    cards, outcomes = make_cards(tmp_path, 40, deadly=20, word="deadly always"), list[Outcome]()
+    with cluster(tmp_path, deaths=0) as url, pytest.raises(LocalFault) as ended:
+        outcomes.extend(judge(cards, url))
     assert ended.value.code == "cluster.unreachable"
     assert 0 < len(outcomes) <= 20
     assert [outcome.name for outcome in outcomes] == [card[0] for card in cards[: len(outcomes)]]
@@ -114,14 +113,11 @@ def test_tls_is_required_of_both_sides(tmp_path: Path) -> None:
     here |= {
         f"distributed.comm.tls.client.{end}": names[f"tls_client_{end}"] for end in ("cert", "key")
     }
-    cards, batch = make_cards(tmp_path, 8), Batch(Verifier(policy_of(KEYS)), by_origin=True)
+    cards = make_cards(tmp_path, 8)
     with cluster(tmp_path, protocol="tls", security=security) as url:
         assert url.startswith("tls://")
         with dask.config.set(here):
-            assert (
-                spoken(next(iter(verify_many(cards, partial(attempt, batch), cluster=url))))
-                == "trusted"
-            )
+            assert spoken(next(iter(judge(cards, url)))) == "trusted"
         with pytest.raises(UsageFault, match="needs certificates") as refused:
-            list(verify_many(cards, partial(attempt, batch), cluster=url))
+            list(judge(cards, url))
     assert "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in refused.value.hint

@@ -27,10 +27,10 @@ from cardsign.trust.policyfile import read_policy
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.report import NotTrusted
 from tests.cli.conftest import Cardsign, World, run
-from tests.cli.local_site import local_site
 from tests.cli.test_transcripts import FOLDER, play
 from tests.keys.postgres import Server
 from tests.publish.publications import PUBLIC, sign
+from tests.server.identity import counterpart
 from tests.statements import current
 from tests.statements.making import key
 from tests.support import PORTABLE, by_another_sdk, dump, put, signed
@@ -55,13 +55,13 @@ pytestmark = pytest.mark.usefixtures("cheap")
 )
 def test_this_machine_is_asked_only_by_an_option(cardsign: Cardsign, words: str) -> None:
     """Without it nobody is asked, and the message names it."""
-    with local_site() as site:
-        card = sign(put(PUBLIC, "/supportedInterfaces/0/url", f"{site.origin}/a2a"), key("card"))
+    with counterpart() as site:
+        card = sign(put(PUBLIC, "/supportedInterfaces/0/url", f"{site.url}/a2a"), key("card"))
         keys = JwkSet.of([key("card").public]).to_bytes()
         site.answers |= {"/.well-known/agent-card.json": card, "/.well-known/jwks.json": keys}
         Path("card.json").write_bytes(card)
         Path("jwks.json").write_bytes(keys)
-        typed = words.replace("SITE", site.origin).split()
+        typed = words.replace("SITE", site.url).split()
         refused = cardsign(*typed)
         answer = refused.text + refused.err
         assert (refused.status, "fetch.url" in answer, LOOPBACK in answer) == (3, True, True)

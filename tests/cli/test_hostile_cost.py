@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.local_site import Site, local_site
 from tests.hostile_commands import COMMANDS, MIB, ONCE_TOO_MUCH, run_shape
+from tests.server.identity import Counterpart, counterpart
 
 #: The shapes that cost most commands most, and the commands that look at most of a card.
 WORST = ("a wide card", "a long name over nulls")
@@ -30,15 +30,15 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site() -> Iterator[Counterpart]:
     """Where commands that take a URL find the card."""
-    with local_site() as here:
+    with counterpart() as here:
         yield here
 
 
 @pytest.mark.parametrize(("shape", "names"), CASES)
 def test_a_card_costs_a_command_little(
-    site: Site, tmp_path: Path, shape: str, names: tuple[str, ...]
+    site: Counterpart, tmp_path: Path, shape: str, names: tuple[str, ...]
 ) -> None:
     """At most 100 MiB with Python itself, and 1 MiB of output, in the longest form."""
     commands = {name: (COMMANDS[name][0], COMMANDS[name][-1]) for name in names}

@@ -223,19 +223,18 @@ SIGNABLE = {
 
 
 @pytest.mark.parametrize("document", SIGNABLE.values(), ids=SIGNABLE)
-@pytest.mark.parametrize("as_modifier", [False, True], ids=["once", "as a modifier"])
-def test_what_the_sdk_serves_is_signed(document: dict[str, Any], as_modifier: bool) -> None:
+def test_what_the_sdk_serves_is_signed(document: dict[str, Any]) -> None:
     """Signed at the start or by the hook, each answer verifies as it was served."""
     from cardsign.integrations.a2a_sdk import CardSigner
 
     card, signer = sdk_card(document), CardSigner([key("card")])
-    if as_modifier:
-        answers = served_by_the_sdk(card, card_modifier=signer.modify)
-    else:
-        answers = served_by_the_sdk(signer(signer(card)))
+    for first, second in (
+        served_by_the_sdk(signer(signer(card))),
+        served_by_the_sdk(card, card_modifier=signer.modify),
+    ):
+        assert first == second
+        assert verified(json.dumps(first).encode())
     assert not card.signatures
-    assert answers[0] == answers[1]
-    assert verified(json.dumps(answers[0]).encode())
 
 
 def test_an_unchanged_card_is_signed_once() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from cardsign import JwkSet, PrivateKey, inspect_card, lint_card, sign_card
 from cardsign.cli.main import run_words
-from tests.cli.local_site import local_site
+from tests.server.identity import counterpart
 from tests.server.programs import PATIENCE, free_port, started
 from tests.support import PORTABLE, put
 
@@ -80,9 +80,9 @@ def test_O21_a_model_asks_what_the_commands_answer(
                 tools = (await client.list_tools()).tools
                 return tools, [await client.call_tool(*call) for call in calls]
 
-    with local_site() as site:
+    with counterpart() as site:
         site.answers["/card.json"] = signed.encode()
-        tools, answers = anyio.run(talk, f"{site.origin}/card.json")
+        tools, answers = anyio.run(talk, f"{site.url}/card.json")
     assert {tool.name for tool in tools} == {"verify", "lint", "inspect", "diff"}
     assert all(tool.annotations.read_only_hint for tool in tools)
     *structured, private, unknown = answers

@@ -23,8 +23,10 @@ from a2a.utils.signing import (
     create_agent_card_signer,
     create_signature_verifier,
 )
-from descriptor import describe_messages
+from google.api.field_behavior_pb2 import REQUIRED, field_behavior
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 from protocol import describe, describe_versions, serve
@@ -125,6 +127,45 @@ def do_sign(request: Json) -> Json:
     sign = create_agent_card_signer(key, header)  # type: ignore[arg-type]
     made = sign(parse_agent_card(json.loads(request["card"]))).signatures[-1]
     return {"signature": {"protected": made.protected, "signature": made.signature}}
+
+
+# --- what the protobuf descriptor says of a card ---------------------------
+
+TYPES: Final = {FieldDescriptor.TYPE_STRING: "string", FieldDescriptor.TYPE_BOOL: "bool"}
+
+
+def describe_messages(root: Descriptor) -> dict[str, Any]:
+    """The fields of a message type and of all below it, each by name, down to Structs."""
+    found: dict[str, Any] = {}
+    pending = [root]
+    while pending:
+        message = pending.pop()
+        if message.name not in found:
+            found[message.name] = {field.json_name: facts(field) for field in message.fields}
+            below = [value_of(field).message_type for field in message.fields]
+            pending.extend(one for one in below if one not in (None, Struct.DESCRIPTOR))
+    return found
+
+
+def facts(field: FieldDescriptor) -> dict[str, Any]:
+    """What is said of one field; the type of a map is that of its values."""
+    value, oneof = value_of(field), field.containing_oneof
+    return {
+        "name": field.name,
+        "shape": "one" if not field.is_repeated else "list" if value is field else "map",
+        "type": value.message_type.name if value.message_type else TYPES[value.type],
+        "required": REQUIRED in field.GetOptions().Extensions[field_behavior],
+        "presence": field.has_presence,
+        # proto3 `optional` is written as a oneof of one, whose name begins with "_"
+        "oneof": oneof is not None and not oneof.name.startswith("_"),
+    }
+
+
+def value_of(field: FieldDescriptor) -> FieldDescriptor:
+    """The field itself, or the values' field of the entry message that a map consists of."""
+    message = field.message_type
+    is_map = message is not None and message.GetOptions().map_entry
+    return message.fields_by_name["value"] if is_map else field
 
 
 # --- explaining -------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.local_site import local_site
 from tests.repo.trial import PASSPHRASE, ROOT, Trial
+from tests.server.identity import counterpart
 from tests.support import PORTABLE
 
 ACTION = ROOT / ".github/actions/cardsign/action.yml"
@@ -98,12 +98,12 @@ def test_the_action_checks_what_is_live(trial: Trial) -> None:
         cards.append(place.read_bytes())
     before, card = cards
     edited = card.replace(b"1.3.0", b"1.3.9")
-    with local_site() as site:
+    with counterpart() as site:
         for body, fault in ((card, ""), (edited, r"sig\.bad"), (before, "version")):
             site.answers = {"/.well-known/agent-card.json": body}
             refused = pytest.raises(AssertionError, match=fault) if fault else nullcontext()
             with refused:
-                act(trial, insecure="--insecure-loopback-http", live=site.origin)
+                act(trial, insecure="--insecure-loopback-http", live=site.url)
 
 
 @pytest.mark.parametrize("changes", [{"skills": []}, {"supportedInterfaces": []}], ids=str)

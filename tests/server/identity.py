@@ -25,7 +25,7 @@ class Counterpart:
 
     Attributes:
         url: Its origin.
-        answers: A status and a JSON value by path, or what makes them of the form.
+        answers: A document by path, or a status and a JSON value, or what makes them of the form.
         headers: Of every answer.
         asked: The paths, in order.
         authorizations: Of each request.
@@ -50,8 +50,11 @@ def counterpart() -> Iterator[Counterpart]:
             served.asked.append(path)
             served.authorizations.append(self.headers.get("Authorization"))
             answer = served.answers.get(path, (404, {}))
-            status, value = answer(form) if isinstance(answer, Callable) else answer
-            body = json.dumps(value).encode()
+            if isinstance(answer, bytes):
+                status, body = 200, answer
+            else:
+                status, value = answer(form) if isinstance(answer, Callable) else answer
+                body = json.dumps(value).encode()
             self.send_response(status)
             for name, text in served.headers.items():
                 self.send_header(name, text)

@@ -71,10 +71,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "an earlier generation": (go_back, "generation 1 is not newer, and is refused"),
     "one that begins anew, and is not later": (publish_anew, "generation 1 is not newer"),
     "an extended card that is none": (lambda d: put(d, EXTENDED, b"{"), ""),
-    "an extended card without marker": (
-        lambda d: put(d, EXTENDED, b'{"name":"x","capabilities":{}}'),
-        "",
-    ),
+    "an extended card without marker": (lambda d: put(d, EXTENDED, UNMARKED), ""),
 }
 
 

@@ -43,6 +43,7 @@ from tests.server.programs import (
     wait_until,
 )
 from tests.server.served import exchange
+from tests.support import each_case
 from tests.tools import SCHEMATHESIS
 
 CARD = "/.well-known/agent-card.json"
@@ -490,24 +491,18 @@ ASKING = ServerSettings(
 SHARED = ServerSettings(rate="9/day").model_copy(update={"rate_storage": "redis://redis.example"})
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "was_read", "settings", "is_needed"),
-    [
-        ("GET", CARD, True, ASKING, False),
-        ("GET", EXTENDED, True, ServerSettings(token_file=Path("tokens")), False),
-        ("GET", EXTENDED, True, ASKING, True),
-        ("HEAD", "/a2a/v1/card", True, ASKING, True),
-        ("GET", "/agent/authenticatedExtendedCard", True, ASKING, True),
-        ("POST", "/a2a", True, ASKING, True),
-        ("POST", "/a2a", False, ServerSettings(), True),
-        ("GET", CARD, False, ServerSettings(), True),
-        ("GET", CARD, True, SHARED, True),
-        ("GET", "/a2a/agents", True, ServerSettings(), True),
-    ],
-)
+WAITS = {
+    "asking": ASKING,
+    "tokens": ServerSettings(token_file=Path("tokens")),
+    "shared": SHARED,
+    "plain": ServerSettings(),
+}
+
+
+@each_case(__file__, "threads", "method", "path", "was_read", "settings", "is_needed")
 def test_what_may_wait_or_is_much_work_takes_a_thread(
-    method: str, path: str, settings: ServerSettings, *, was_read: bool, is_needed: bool
+    method: str, path: str, settings: str, *, was_read: bool, is_needed: bool
 ) -> None:
     """All else is answered at once."""
     environ = {"REQUEST_METHOD": method, "SCRIPT_NAME": "", "PATH_INFO": path}
-    assert needs_thread({**environ, BODY_WAS_READ: was_read}, settings) is is_needed
+    assert needs_thread({**environ, BODY_WAS_READ: was_read}, WAITS[settings]) is is_needed
