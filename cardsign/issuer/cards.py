@@ -257,20 +257,15 @@ def _marker(
     end = expiry(card.expires, work.now)
     own = _find_own_marker(work, earlier) if earlier else None
     if earlier and own and own.audience == card.audience and _says_the_same(source, earlier, own):
-        is_kept = own.exp <= end and not _is_half_over(own, end, work.now)
-        if own.exp == end or (_renews_itself(card) and is_kept):
+        half = (work.now.timestamp() + end) / 2  # of the time that a card has which is signed now
+        if own.exp == end or (_renews_itself(card) and half < own.exp <= end):
             return own
-    return extensions.ExtendedMarker(card.audience, max(1, work.store.load().release_seq), end)
+    return extensions.ExtendedMarker(card.audience, max(1, work.store.state.release_seq), end)
 
 
 def _renews_itself(card: ProjectCard) -> bool:
     """Say whether a card ends some time after it was signed, such as ``90d``."""
     return bool(card.audience and card.expires and _SPAN.fullmatch(card.expires))
-
-
-def _is_half_over(marker: extensions.ExtendedMarker, end: int, now: datetime) -> bool:
-    """Say whether half of the time is over that a card has until `end` if it is signed now."""
-    return marker.exp - now.timestamp() <= (end - now.timestamp()) / 2
 
 
 def _find_own_marker(work: Work, untrusted_card: bytes) -> extensions.ExtendedMarker | None:
@@ -305,7 +300,7 @@ def _find_signed(work: Work) -> Documents | None:
     Raises:
         PassphraseFault: ``passphrase.none``: one has to be signed again.
     """
-    has_key = any("card" in key.roles for key in work.store.load().keys)
+    has_key = any("card" in key.roles for key in work.store.state.keys)
     if not has_key or (is_withdrawn(work) and not _is_switched_off(work)):
         return None
     if not work.config.cards:
@@ -362,7 +357,7 @@ def _is_ours(work: Work, name: str, untrusted_card: bytes) -> bool:
 
 def _list_own_keys(work: Work) -> list[PublicKey]:
     """Return the keys whose signature shows that a card is ours."""
-    state = work.store.load()
+    state = work.store.state
     keys = [key for key in state.published_keys() if key.group not in state.stolen]
     return [key.public for key in keys if not key.is_stolen]
 
@@ -474,7 +469,7 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
 
     After a recovery whoever had the lost keys may have put one there: a person looks at it first.
     """
-    state, newest = work.store.load(), work.published
+    state, newest = work.store.state, work.published
     if newest is not None:  # whether it is live yet does not matter
         events = agenda.record_publication(state, publication_of(newest))
         state = ledger.fold_all(state, events, work.now)
@@ -502,7 +497,7 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
 
     Soon is at most a quarter of the time since one was published.
     """
-    begun, newest = ledger.first_published(work.store.load()), work.published
+    begun, newest = ledger.first_published(work.store.state), work.published
     named = {card.audience: _renews_itself(card) for card in work.config.cards}
     for audience, untrusted_card in (newest.extended if newest else {}).items():
         marker = None

@@ -61,7 +61,8 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
         is_ending = gap.until is not None and (
             gap.until <= work.now + NOTICE or gap.who == key_holder("card")
         )
-        level: Severity = "error" if gap.is_for_people or is_ending else "note"
+        is_for_people = gap.awaits_roots or is_ending or not gap.close
+        level: Severity = "error" if is_for_people else "note"
         until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
         command = gap.command or (work.again if gap.close else "")
         fix = f"For {gap.who}: {command}".removesuffix(": ")

@@ -32,7 +32,7 @@ from cardsign.issuer.work import DRAFT_FILE, NOTICE, RECOVER, Gap, KeysetDue, Wo
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.agenda import steps
+from cardsign.keys import agenda
 from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, statement_blob
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, open_envelope, seal
@@ -41,7 +41,7 @@ from cardsign.publish.publication import SKEW
 from cardsign.statements import envelope
 from cardsign.statements import keyset as statements
 from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused
-from cardsign.statements.keyset import IssuerKey, KeysetStatement, OnlineRole, Quorum, RootKey
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey
 from cardsign.times import day, second, utc
 from cardsign.urls import KEYSET_PATH, parse_origin
 
@@ -404,7 +404,7 @@ def _first(work: Work) -> KeysetStatement:
     """Return what the first statement says: every root key of the store, one of them is enough."""
     root, recovery = (
         tuple(
-            RootKey(key.public, key.holder or "owner") for key in work.store.state.active_keys(role)
+            RootKey(key.public, key.holder or _OWNER) for key in work.store.state.active_keys(role)
         )
         for role in ("root", "recovery")
     )
@@ -464,7 +464,7 @@ def _check_still_right(work: Work, draft: KeysetStatement, name: str, hint: str)
     Raises:
         UsageFault: ``rotate.draft``, or as :func:`check_in_force`.
     """
-    if changed := find_changed(work.store.load(), draft, utc(draft.iat)):
+    if changed := find_changed(work.store.state, draft, utc(draft.iat)):
         changes = "; ".join(f"{key.named} is {key.state}" for key in changed)
         message = f"this draft was made before the key store changed: {changes}"
         raise UsageFault("rotate.draft", message, path=name, hint=hint)
@@ -584,11 +584,21 @@ def is_root_holder(store: KeyStore) -> bool:
 
 def find_keyset_gaps(work: Work) -> Iterator[Gap]:
     """Yield what the statement that is due lacks: its draft, signatures of roots here, others'."""
-    state, newest, now = work.store.load(), work.keyset, work.now
-    ahead = [step for step in steps(state, work.config.timeline, now) if step.action == "generate"]
+    newest = work.keyset
+    steps = agenda.steps(work.store.state, work.config.timeline, work.now)
+    ahead = [step for step in steps if step.action == "generate"]
     if newest is None or any(step.key.state != "active" for step in ahead):
         return  # the roots sign once, when the keys that take the places of revoked ones are made
-    file = work.draft
+    until = _keyset_needed_by(work, newest)
+    # A key that is due to be made changes the draft.
+    is_final = not any(step.is_due(work.now) for step in ahead) or until <= work.now + NOTICE
+    for gap in _find_draft_gaps(work, newest, is_final=is_final):
+        yield gap._replace(until=until, awaits_roots=True)
+
+
+def _find_draft_gaps(work: Work, newest: KeysetStatement, *, is_final: bool) -> Iterator[Gap]:
+    """Yield what the draft of the statement after the newest lacks, once one is due."""
+    state, now, file = work.store.state, work.now, work.draft
     try:
         with of_the_user("the draft"):
             present = read_draft_file(file)
@@ -599,30 +609,26 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
         if fault.code.startswith("statement."):
             message = f"open a new epoch, since no keyset can follow this one: {fault.message}"
             who, command = "the holder of the recovery key", RECOVER
-        yield Gap(message, who, command, _keyset_needed_by(work, newest), awaits_roots=True)
+        yield Gap(message, who, command)
         return
     if draft is None:
         return
-    until = _keyset_needed_by(work, newest)
     if draft is not present:
 
         def write() -> list[str]:
             write_atomic(file, write_draft(draft), plain=True)
             return []
 
-        message = f"draft keyset {draft.label}, and sign it with the root keys"
-        yield Gap(message, until=until, close=write, awaits_roots=True)
+        yield Gap(f"draft keyset {draft.label}, and sign it with the root keys", close=write)
     elif additions := says_more(state, newest, draft, now=now):
         message = (
             f"keyset {draft.label} in {file} has changes that nobody here has drafted: "
             f"{'; '.join(additions)}. Ask who drafted it, and sign it by the digest that they "
             "tell you; if nobody did, remove the file"
         )
-        show = f"cardsign keyset show {file}"
-        yield Gap(message, "each root holder", show, until, awaits_roots=True)
-    else:  # a key that is due to be made changes the draft
-        is_final = not any(step.is_due(now) for step in ahead) or until <= now + NOTICE
-        yield from _find_missing_signatures(work, draft, newest, until, is_final=is_final)
+        yield Gap(message, "each root holder", f"cardsign keyset show {file}")
+    else:
+        yield from _find_missing_signatures(work, draft, newest, is_final=is_final)
 
 
 def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
@@ -630,7 +636,7 @@ def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
 
     Now, if no key of it signs cards, or verifiers still trust a key that was stolen.
     """
-    keys = work.store.load().keys
+    keys = work.store.state.keys
     needed = [
         role
         for role in ROTATING
@@ -645,12 +651,7 @@ def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
 
 
 def _find_missing_signatures(
-    work: Work,
-    draft: KeysetStatement,
-    newest: KeysetStatement,
-    until: datetime,
-    *,
-    is_final: bool,
+    work: Work, draft: KeysetStatement, newest: KeysetStatement, *, is_final: bool
 ) -> Iterator[Gap]:
     """Yield which roots have to sign: those that are here, and the holders of others.
 
@@ -666,15 +667,14 @@ def _find_missing_signatures(
         message += "clock, which may be ahead"
         place = shlex.quote(work.roots.store.place) if work.roots else "DIR"
         sign = f"cardsign keyset sign {work.draft} --digest {draft.digest} --keystore {place}"
-        yield Gap(message, "each root holder", f"{sign} && {work.again}", awaits_roots=True)
+        yield Gap(message, "each root holder", f"{sign} && {work.again}")
         return
     able = list_able(draft, newest) - {signature.kid for signature in draft.envelope.signatures}
     asked = set[str | None]()
     for holder, root in _find_roots_here(work, able):
         asked.add(root.holder)
         close = partial(_sign_draft, work, holder, draft, root)
-        who = root.holder or "the holder of the root key"
-        yield Gap(message, who, until=until, close=close, awaits_roots=True)
+        yield Gap(message, root.holder or "the holder of the root key", close=close)
     present = set() if work.roots else {key.holder for key in work.store.state.keys}
     for signing in quorum_signatures(draft, newest):
         holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
@@ -685,15 +685,15 @@ def _find_missing_signatures(
             who = f"{signing.missing} of these root holders: {who}"
         if ours := ", ".join(sorted(holders & present)):
             here = f"{message}, with the root key, which is not here"
-            yield Gap(here, ours, f"{work.again} --root-keystore DIR", until, awaits_roots=True)
+            yield Gap(here, ours, f"{work.again} --root-keystore DIR")
         if is_final and holders - present:
-            yield Gap(_how_to_sign(work, draft, message), who, "", until, awaits_roots=True)
+            yield Gap(_how_to_sign(work, draft, message), who)
 
 
 def _find_roots_here(work: Work, able: Container[str]) -> Iterator[tuple[Work, KeyRecord]]:
     """Yield, for each key store on this machine, its first active key that is in `able`."""
     for holder in filter(None, (work, work.roots)):
-        keys = (key for key in holder.store.load().keys if key.state == "active")
+        keys = (key for key in holder.store.state.keys if key.state == "active")
         if root := next((key for key in keys if key.thumbprint in able), None):
             yield holder, root
 
@@ -961,14 +961,19 @@ def recover(
     secrets, envelope = {role: passphrase(role) for role in (*missing, "root")}, b""
     for statement, data in published.items():
         keep_keyset(store, statement, data, now=now)
-    lost = _replace_keys(work, previous, missing, secrets)
+    for role in missing:
+        listed = next((key.holder for key in previous.keys if role in key.roles), None)
+        private = PrivateKey.generate("ES256")
+        store.add_key(private, secrets[role], now=now, roles=(role,), holder=listed)
+    lost = {key.public.thumbprint for key in previous.keys} if missing else set()
+    lost -= {key.thumbprint for key in store.state.keys}
     root = PrivateKey.generate("ES256")
     if new_recovery_out is not None:
         renewed, envelope = make_recovery_key(secret)
         quorum = Quorum(1, (RootKey(renewed.public, quorum.keys[0].holder),))
     roots = Quorum(1, (RootKey(root.public, holder),))
-    over = lost.union(key.public.thumbprint for key in previous.root.keys)
-    content = replace(previous, root=roots, recovery=quorum, revoked=over)
+    lost |= {key.public.thumbprint for key in previous.root.keys}
+    content = replace(previous, root=roots, recovery=quorum, revoked=frozenset(lost))
     with of_the_user("the draft"):
         draft = draft_next(content, previous, now=now, recovery=True, state=store.state)
     signed = with_signatures(draft, [old, root])
@@ -999,23 +1004,6 @@ def _written(file: Path | None, envelope: bytes) -> Iterator[None]:
         if file is not None:
             remove(file)
         raise
-
-
-def _replace_keys(
-    work: Work,
-    previous: KeysetStatement,
-    roles: Sequence[OnlineRole],
-    passphrases: Mapping[str, bytes],
-) -> frozenset[str]:
-    """Make a key of each role that the store lacks; return the thumbprints of the lost keys."""
-    if not roles:
-        return frozenset()
-    for role in roles:
-        holder = next((key.holder for key in previous.keys if role in key.roles), None)
-        private = PrivateKey.generate("ES256")
-        work.store.add_key(private, passphrases[role], now=work.now, roles=(role,), holder=holder)
-    ours = {key.thumbprint for key in work.store.state.keys}
-    return frozenset(key.public.thumbprint for key in previous.keys) - ours
 
 
 def _find_newest(

@@ -93,7 +93,7 @@ def _list_ended(
     as the ones that were lost before a recovery. Where another copy of this key store may have
     published a newer keyset, only the revoked ones count.
     """
-    state, keyset = work.store.load(), None if only_revoked else work.keyset
+    state, keyset = work.store.state, None if only_revoked else work.keyset
     revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
     return frozenset(
         key.thumbprint
@@ -117,28 +117,6 @@ def _publisher_of(store: KeyStore, issuer: str | None = None) -> generations.Pub
 def _statements_of(store: KeyStore) -> publications.Issued | None:
     keysets, release = history.statements_to_publish(store)
     return publications.Issued(keysets, release) if keysets else None
-
-
-def _with_published(
-    documents: publications.Documents, newest: Generation | None, *, drops_others: bool
-) -> publications.Documents:
-    """Return documents with what stays of the newest generation.
-
-    Raises:
-        PublishRefused: ``publish.extended``: an extended card would go silently, while the public
-            card declares one.
-    """
-    if newest is None or drops_others:
-        return documents
-    missing = [audience for audience in newest.extended if audience not in documents.extended]
-    if missing and declares_extended_card(Card.from_bytes(documents.card).document):
-        raise PublishRefused(
-            "publish.extended",
-            f"the extended card of audience {missing[0]} is published, and is not named now",
-            hint="Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
-            "named: --drop-others.",
-        )
-    return replace(documents, legacy_card=documents.legacy_card or newest.legacy_card)
 
 
 def publish_cards(
@@ -169,7 +147,8 @@ def publish_cards(
         The newest generation; its ``created`` says whether this call made it.
 
     Raises:
-        PublishRefused: ``publish.extended``: an extended card would go silently.
+        PublishRefused: ``publish.extended``: an extended card would go silently, while the public
+            card declares one.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publication.publish_generation`; nothing is published.
         UsageFault: As :func:`needed_publication`.
@@ -180,8 +159,15 @@ def publish_cards(
     if max_age is None:
         usual = publications.DEFAULT_MAX_AGE if newest is None else newest.max_age
         max_age = min(usual, config.timeline.max_age)
-    documents = _with_published(documents, newest, drops_others=drops_others)
     documents = replace(documents, max_age=max_age)
+    if newest is not None and not drops_others:
+        missing = [audience for audience in newest.extended if audience not in documents.extended]
+        if missing and declares_extended_card(Card.from_bytes(documents.card).document):
+            message = f"the extended card of audience {missing[0]} is published, and is not named "
+            hint = "Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
+            hint += "named: --drop-others."
+            raise PublishRefused("publish.extended", f"{message}now", hint=hint)
+        documents = replace(documents, legacy_card=documents.legacy_card or newest.legacy_card)
     if store is not None:
         documents = replace(
             documents,
@@ -269,7 +255,12 @@ def find_publication_gap(
         command = fault.finding.fix or work.again
         yield Gap(task, command=command, why=f"{fault.code}: {fault.message}")
         return
-    if generation is not None and (generation.created or is_unrecorded(work, generation)):
+    if generation is None:
+        return
+    publication = publications.publication_of(generation)
+    # What a live URL serves is recorded once it does: see `find_live_gap`.
+    is_noted = work.config.live or not agenda.record_publication(work.store.state, publication)
+    if generation.created or not is_noted:
         yield gap
 
 
@@ -301,14 +292,10 @@ def find_stale_publications(work: Work) -> Iterator[Gap]:
             url = keyset.origins[0] + path if keyset else ""
             is_listed = release is not None and any(card.url == url for card in release.cards)
             withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
-            task = f"move away {place}, which may still be served: cardsign.toml names no agent "
-            task += place.name
-            stale = place
-            if place == folder:
-                stale = current
-                task = f"move away {current}: servers serve it, and none of the agents"
+            stale = current if place == folder else place
+            task = f"move away {stale}, which may still be served: it is of no agent of "
             command = f"{withdraw}mv {shlex.quote(str(stale))} ELSEWHERE"
-            yield Gap(task, command=command, until=work.now)
+            yield Gap(f"{task}cardsign.toml", command=command, until=work.now)
 
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:
@@ -338,13 +325,6 @@ def explain_refused_card(work: Work) -> PublishRefused | None:
 
 
 # The record of what is published.
-
-
-def is_unrecorded(work: Work, generation: Generation) -> bool:
-    """Say whether the log lacks a generation that counts once it is in its folder."""
-    publication = publications.publication_of(generation)
-    is_new = bool(agenda.record_publication(work.store.load(), publication))
-    return is_new and work.config.live is None  # see :func:`find_live_gap`
 
 
 def record_generation(
@@ -381,7 +361,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
     if live is None or generation is None:
         return
     publication = publications.publication_of(generation)
-    if generation.card and not agenda.record_publication(work.store.load(), publication):
+    if generation.card and not agenda.record_publication(work.store.state, publication):
         return
 
     def record() -> list[str]:
@@ -476,8 +456,8 @@ def check_publishable(
             publications.check_publisher(part.published, owner, part.config.publish)
 
 
-def find_adoptable(work: Work) -> dict[KeysetStatement | ReleaseStatement, bytes]:
-    """Return the published statements that our own keys have signed and the log lacks.
+def find_adoptable(work: Work) -> dict[str, Callable[[], object]]:
+    """Return what our own keys have signed and the log lacks, with what adds each to it.
 
     Of a keyset the log takes what it revokes, of a release its number and floors. A key, a signer,
     a path, or what a release revokes is never taken. A publication that is not ours has nothing.
@@ -485,19 +465,21 @@ def find_adoptable(work: Work) -> dict[KeysetStatement | ReleaseStatement, bytes
     Raises:
         PublishRefused, UsageFault: As :func:`check_ours`.
     """
-    published, keysets = check_ours(work), [*history.kept_keysets(work.store)]
-    adoptable: dict[KeysetStatement | ReleaseStatement, bytes] = {}
+    published, store = check_ours(work), work.store
+    keysets, adoptable = [*history.kept_keysets(store)], dict[str, Callable[[], object]]()
     if published is None:
         return adoptable
     with suppress(StatementRefused):
         for keyset, data in published.keysets.items():
             if keyset.id > keysets[-1].id:
                 check_step(keyset, keysets[-1])
-                adoptable[keyset] = data
                 keysets.append(keyset)
-        release, data_or_none = published.release, published.release_bytes
-        if release and data_or_none and _is_further(work.store, release, keysets):
-            adoptable[release] = data_or_none
+                text = f"keyset {keyset.label}, which revokes {counted(len(keyset.revoked), 'key')}"
+                adoptable[text] = partial(history.keep_keyset, store, keyset, data, now=work.now)
+        release, signed = published.release, published.release_bytes
+        if release and signed and _is_further(store, release, keysets):
+            text = f"the number of release {release.seq}, and its floors"
+            adoptable[text] = partial(history.keep_release, store, release, signed, now=work.now)
     return adoptable
 
 
@@ -505,7 +487,7 @@ def _is_further(
     store: KeyStore, release: ReleaseStatement, keysets: Sequence[KeysetStatement]
 ) -> bool:
     """Say whether a release is newer than that of the log, and not signed by revoked keys alone."""
-    state, newest = store.load(), history.kept_release(store)
+    state, newest = store.state, history.kept_release(store)
     if newest is None and history.awaits_recovery(state, keysets[-1]):
         return False  # the first release of a new key store begins anew, in the next epoch
     if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
@@ -513,13 +495,6 @@ def _is_further(
     revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
     is_signed = not history.check_signed(release, keysets) <= revoked | keysets[-1].revoked
     return is_signed and release.seq - state.release_seq <= MAX_LEAP
-
-
-def describe_adoptable(statement: KeysetStatement | ReleaseStatement) -> str:
-    """Return what the log takes of a published statement."""
-    if isinstance(statement, KeysetStatement):
-        return f"keyset {statement.label}, which revokes {counted(len(statement.revoked), 'key')}"
-    return f"the number of release {statement.seq}, and its floors"
 
 
 def name_keys_elsewhere(work: Work) -> str:

@@ -43,8 +43,14 @@ from cardsign.times import minute
 
 
 def find_gaps(work: Work) -> Iterator[Gap]:
-    """Yield the gaps in the order in which to close them. After closing one, call this again."""
+    """Yield the gaps in the order in which to close them. After closing one, call this again.
+
+    The key stores are read once, before the first gap; what other processes change meanwhile is
+    seen by the next call, and refused where this one would write.
+    """
     store = work.store
+    for place in filter(None, (work, work.roots)):
+        place.store.load()
     yield from publishing.find_stale_publications(work)
     obstacles, is_stranger = _find_obstacles(work)
     if obstacles:
@@ -53,12 +59,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
         if not is_stranger:
             return  # another statement of a number that is taken would be a fork
         work = replace(work, config=work.config.model_copy(update={"publish": None}))
-    state, keyset = store.load(), work.keyset
-
-    def follow() -> list[str]:
-        store.commit(lambda state: history.follow_events(store, state), now=work.now)
-        return []
-
+    state, keyset = store.state, work.keyset
     if history.has_ended(state, keyset):
         yield from find_key_gaps(work)
         yield from publishing.find_update_gap(work)
@@ -68,6 +69,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
     if keyset is not None:
         yield from _find_unkept_keysets(work)
         if history.follow_events(store, state):
+            follow = partial(_accept_keyset, work, keyset)
             yield Gap("bring the keys up to date with the newest keyset", close=follow)
         yield from _find_unlisted_roots(work, keyset)
     yield from releases.find_untold_revocations(work, is_recovering=is_recovering)
@@ -81,7 +83,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
 
 def foresee(work: Work) -> tuple[tuple[agenda.Step, ...], KeysetDue | None]:
     """Return what is ahead of the keys, and of the keyset if there is one."""
-    state, keyset, renewal = work.store.load(), work.keyset, None
+    state, keyset, renewal = work.store.state, work.keyset, None
     if keyset and not history.has_ended(state, keyset):
         renewal = keysets.keyset_due(state, keyset, now=work.now)
     return agenda.steps(state, work.config.timeline, work.now), renewal
@@ -106,15 +108,12 @@ def _find_obstacles(work: Work) -> tuple[list[Gap], bool]:
 def _find_adoption(work: Work) -> Iterator[Gap]:
     """Yield that the log lacks what is published; a person says whether it shall be added."""
     adoptable = publishing.find_adoptable(work)
-    lines = [publishing.describe_adoptable(statement) for statement in adoptable]
 
     def adopt() -> list[str]:
-        for statement, data in adoptable.items():
-            if isinstance(statement, KeysetStatement):
-                history.keep_keyset(work.store, statement, data, now=work.now)
-            else:
-                history.keep_release(work.store, statement, data, now=work.now)
-        done = [f"adopted {line}" for line in lines]
+        done = list[str]()
+        for text, keep in adoptable.items():
+            keep()
+            done.append(f"adopted {text}")
         if names := publishing.name_keys_elsewhere(work):
             done.append(f"{names}, which another copy of this key store has made")
         # The adopted release names a line of the other copy's log; the next one names ours.
@@ -124,10 +123,10 @@ def _find_adoption(work: Work) -> Iterator[Gap]:
         return done
 
     if adoptable and work.adopts:
-        yield Gap(f"adopt {'; '.join(lines)}", until=work.now, close=adopt)
+        yield Gap(f"adopt {'; '.join(adoptable)}", until=work.now, close=adopt)
     elif adoptable:
         message = "find out who published what this key store lacks, and adopt it if it was "
-        message += f"another copy of it: {'; '.join(lines)}"
+        message += f"another copy of it: {'; '.join(adoptable)}"
         yield Gap(message, command=f"{work.again} --adopt", until=work.now)
 
 
@@ -153,7 +152,7 @@ def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
                 yield Gap(f"keep keyset {statement.label}{where}", close=close)
 
 
-def _accept_keyset(holder: Work, statement: KeysetStatement, where: str) -> list[str]:
+def _accept_keyset(holder: Work, statement: KeysetStatement, where: str = "") -> list[str]:
     is_new = keysets.accept_keyset(holder, statement, name=str(holder.draft), is_overtaken=True)
     return [f"kept keyset {statement.label}{where}"] if is_new else []
 
@@ -162,7 +161,7 @@ def _find_unlisted_roots(work: Work, keyset: KeysetStatement) -> Iterator[Gap]:
     """Yield that a recovery was begun and is not published: until then the old roots count."""
     kept = history.kept_keysets(work.store)
     earlier = {root.public.thumbprint for keyset in kept for root in keyset.root.keys}
-    for root in history.unlisted_roots(work.store.load(), keyset):
+    for root in history.unlisted_roots(work.store.state, keyset):
         if root.thumbprint not in earlier:  # else another one has taken its place
             message = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
             message += "revoke the key if nobody wants it"
@@ -176,7 +175,7 @@ _PAST: Final = {"activate": "activated", "retire": "retired"}
 
 def find_key_gaps(work: Work) -> Iterator[Gap]:
     """Yield every due step of a key, and every key that is to be made."""
-    state, now = work.store.load(), work.now
+    state, now = work.store.state, work.now
     for step in agenda.steps(state, work.config.timeline, now):
         if not step.is_due(now):
             continue
@@ -269,7 +268,7 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
     if work.is_dry_run:
         gaps = unique_gaps(gap for part in parts for gap in find_gaps(part))
         planned = (gap.text for gap in gaps if gap.close is not None)
-        for_people = (gap._replace(what=gap.text, why="") for gap in gaps if gap.close is None)
+        for_people = (gap._replace(what=gap.text) for gap in gaps if gap.close is None)
         return Progress(left=tuple(for_people), planned=(*lines, *planned))
     try:
         # Twice: what a later agent has released, the earlier ones publish too.
@@ -346,7 +345,7 @@ def _for_people(
         gaps_left.append(_hand_over(work, gap, fault))
     # After the end of a keyset nothing goes on before the roots have signed by hand.
     gaps_left.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
-    return unique_gaps(gap._replace(why="") for gap in gaps_left)
+    return unique_gaps(gaps_left)
 
 
 def _hand_over(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
@@ -406,9 +405,9 @@ def renew_release(work: Work, plan: releases.ReleasePlan, *, force: bool = False
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
     """Begin the rotation of these active keys, or of all, and close the gaps."""
-    earlier = {key.thumbprint for key in work.store.load().keys if key.times.replaced}
+    earlier = work.store.state.keys
     state = work.store.commit(agenda.replace_key, kids, now=work.now)
-    begun = [key for key in state.keys if key.times.replaced and key.thumbprint not in earlier]
+    begun = [key for key in state.keys if key not in earlier]
     verb, past = "begin the rotation of", "began the rotation of"
     return reconcile(work, _describe(work, verb, past, [key.named for key in begun]))
 
@@ -429,7 +428,7 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: ledger.RevocationRea
             statement can say that it is revoked.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
-    earlier, now, keyset = work.store.load(), work.now, work.keyset
+    earlier, now, keyset = work.store.state, work.now, work.keyset
     records = list(dict.fromkeys(earlier.find(kid) for kid in kids))
     for record in records:
         if record.state == "revoked" and record.revoked_because != reason:

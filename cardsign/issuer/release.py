@@ -25,7 +25,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, history, ledger
 from cardsign.keys.agenda import TimelineSettings
-from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, passphrase_variable
+from cardsign.keys.ledger import ENDED, KeyRecord, Role, StoreState
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.publish.generation import CARD_FILE
 from cardsign.publish.publication import SKEW, check_cards
@@ -197,7 +197,7 @@ def find_release_gap(
         withdraws: Withdraw the cards of the agent.
     """
     keyset, previous = work.keyset, work.release
-    if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
+    if keyset is None or not any("release" in key.roles for key in work.store.state.keys):
         return
     own = {keyset.origins[0] + work.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)}
     listed = {card.url for card in previous.cards} if previous and withdraws else set()
@@ -284,7 +284,7 @@ def draft_release(work: Work, plan: ReleasePlan, *, force: bool = False) -> Rele
         UsageFault: The plan does not fit, or the keyset has expired.
         StoreFault: ``keystore.no_keyset``.
     """
-    store, now, state = work.store, work.now, work.store.load()
+    store, now, state = work.store, work.now, work.store.state
     keyset, previous = needed_keyset(store), work.release
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
     cards = previous.cards if previous else ()
@@ -370,7 +370,7 @@ def sign_next_release(
 
 def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]:
     """Yield the revoked keys that verifiers still trust, and what tells them; that comes first."""
-    state, keyset = work.store.load(), work.keyset
+    state, keyset = work.store.state, work.keyset
     revoked = [key for key in state.keys if key.state == "revoked"]
     trusted = find_still_trusted(work, revoked)
     gaps = _find_telling_gaps(work, trusted, is_recovering=is_recovering) if trusted else []
@@ -394,8 +394,18 @@ def _find_telling_gaps(
     work: Work, trusted: Sequence[KeyRecord], *, is_recovering: bool
 ) -> list[Gap]:
     """Return what tells verifiers of revoked keys that they trust; a recovery does it itself."""
-    why, command = _explain_trust(work, ", ".join(key.named for key in trusted))
-    gaps: list[Gap] = []
+    names, gaps = ", ".join(key.named for key in trusted), list[Gap]()
+    why, command = f"verifiers still trust {names}: ", work.again
+    if work.keyset is not None:
+        why += "nothing that is published revokes them yet"
+    elif work.published or work.store.state.publications:
+        why += "still in the published key set"
+        if not work.config.publish:  # a card that no stolen key has signed takes the key set along
+            command += "; cardsign sign CARD -o SIGNED; cardsign publish SIGNED -o DIR"
+    else:
+        why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
+        why += "write another, and give it to all who have the old one"
+        command = work.command("keys jwks -o jwks.json")
     if not is_recovering:
         gaps = [*find_release_gap(work), *publishing.find_update_gap(work)]
         if gaps:  # closing the first one tells the verifiers
@@ -433,36 +443,15 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
     return [key for key in revoked if key.thumbprint in trusted]
 
 
-def _explain_trust(work: Work, names: str) -> tuple[str, str]:
-    """Return why verifiers still trust these revoked keys, and the command that ends it."""
-    why = f"verifiers still trust {names}: "
-    if work.keyset is not None:
-        return f"{why}nothing that is published revokes them yet", work.again
-    if work.published or work.store.state.publications:
-        # A card that no stolen key has signed takes the key set along.
-        elsewhere = f"{work.again}; cardsign sign CARD -o SIGNED; cardsign publish SIGNED -o DIR"
-        command = work.again if work.config.publish else elsewhere
-        return f"{why}still in the published key set", command
-    why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
-    why += "write another, and give it to all who have the old one"
-    return why, work.command("keys jwks -o jwks.json")
-
-
 def _make_root_gap(work: Work, keyset: KeysetStatement, names: str) -> Gap:
     """Return the gap of roots that may be stolen, and without which nothing can be signed."""
     message = f"no keyset can be signed without {names}, which may be stolen too: "
     if keyset.recovery is None:
         message += "there is no recovery key, so list another root, then revoke this one"
         return Gap(message, command=ADD_ROOT)
-    keys, command = work.store.state.keys, RECOVER
-    if any(key.rotates for key in keys):  # else others publish what is signed here
+    command = RECOVER
+    if any(key.rotates for key in work.store.state.keys):  # else others publish what is signed here
         recover = " ".join(filter(None, (f"{RECOVER} -o next.json --yes", work.options)))
         command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
-    usable = [key for key in keys if not key.is_stolen and key.state not in ENDED]
-    gone = {role for key in keys for role in key.roles}
-    gone -= {role for key in usable for role in key.roles}
-    new: list[Role] = ["root", *(role for role in ROTATING if role in gone)]
-    variables = ", ".join(map(passphrase_variable, new))
-    message += "the recovery key has to open a new epoch, under new passphrases: type them when "
-    message += f"asked, or set {variables}"
+    message += "the recovery key has to open a new epoch, under new passphrases"
     return Gap(message, "the holder of the recovery key", command, awaits_roots=True)

@@ -183,11 +183,6 @@ class Gap(NamedTuple):
         """What is to be done, and why."""
         return f"{self.what}: {self.why}" if self.why else self.what
 
-    @property
-    def is_for_people(self) -> bool:
-        """Whether `keys rotate` from cron does not close it."""
-        return self.close is None or self.awaits_roots
-
 
 def unique_gaps(gaps: Iterable[Gap]) -> list[Gap]:
     """Return the first of each name."""
@@ -271,7 +266,7 @@ def card_signers(
         SigningRefused: ``sign.no_key``: none is active.
         StoreFault: ``keystore.not_listed``: the roots have not listed the key.
     """
-    active = store.state.signing_keys(now)
+    active = store.load().signing_keys(now)
     if not active:
         message = "the key store has no active card key"
         hint = "Make one: cardsign keys generate. If one waits already: cardsign keys rotate"

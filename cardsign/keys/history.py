@@ -24,7 +24,7 @@ from cardsign.times import utc
 
 
 def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
-    """Return every keyset statement that a store keeps, oldest first.
+    """Return every keyset statement that a store keeps as it was last read, oldest first.
 
     Each is checked by the one before. Signatures are verified once, as long as a process holds the
     store.
@@ -33,7 +33,7 @@ def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
         StoreFault: ``keystore.audit_broken``: one is missing, or they are no history.
     """
     verified: list[KeysetStatement] = store.verified_keysets
-    for kept in store.load().keysets[len(verified) :]:
+    for kept in store.state.keysets[len(verified) :]:
         with _checking(store, kept):
             statement = read_keyset(_read(store, kept))
             _check_named(kept, statement.number, statement.digest)

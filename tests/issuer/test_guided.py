@@ -93,11 +93,13 @@ def test_a_key_that_another_host_has_made_is_not_made_again(site: Site) -> None:
     gaps = [gap for gap in find_key_gaps(slow) if gap.what.startswith("activate")]
     assert gaps
     site.rotate("release")
+    slow.store.load()  # as each look at all gaps does
     (gap,) = [gap for gap in find_key_gaps(slow) if gap.what.startswith("make")]
     assert gap.close is not None
     site.rotate("card")
     keys = site.store.state.keys
     assert refusal(gap.close) == "keystore.changed"
+    slow.store.load()
     assert [*find_key_gaps(slow)] == []
     assert site.store.state.keys == keys
 
@@ -122,6 +124,13 @@ def test_what_is_not_there_signs_nothing(site: Site, tmp_path: Path) -> None:
     draft, stranger = draft_keyset(site.work()), PrivateKey.generate("ES256")
     how: dict[str, Any] = {"digest": draft.digest, "recovery": lambda: (stranger, b"")}
     assert refusal(sign_keyset, site.work(), draft, **how) == "sign.no_key"
+
+
+def test_a_key_that_another_process_has_revoked_signs_no_more(site: Site) -> None:
+    store, old = site.store, site.active("card")
+    site.revoke(old, "superseded", "card", "release", root=True)
+    kids = [signer.public.kid for signer in card_signers(store, None, now=site.now)]
+    assert kids == [site.active("card")] != [old]
 
 
 NEW = b"a passphrase that no thief has"

@@ -153,6 +153,7 @@ def test_no_two_releases_have_one_number(store: Any) -> None:
     again = (history.keep_release, other, one, write_release(one))
     assert refusal(*again, now=NOW) == "keystore.changed"
     history.keep_release(other, two, write_release(two), now=NOW)
+    store.load()
     assert history.kept_release(other) == history.kept_release(store) == two
 
 
