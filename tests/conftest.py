@@ -8,13 +8,14 @@ and so does one that was left out although this machine could run it.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -130,6 +131,18 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def network(authority: Authority) -> Network:
     """All hosts there are on a small internet."""
     return Network(authority)
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any attempt to reach anybody fails the test."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the verifier tried to connect")
+
+    for name in ("connect", "connect_ex", "sendto", "bind"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
 @pytest.fixture(scope="session")

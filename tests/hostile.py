@@ -21,20 +21,8 @@ from tests.support import read_cases
 #: The key whose kid the copied signatures bear; every reader is told that it is the signer's.
 KEY: Final = PrivateKey.generate("ES256")
 SHAPES: Final[Mapping[str, str]] = read_cases(__file__)["shapes"]
+_CARD: Final[Mapping[str, Any]] = read_cases(__file__)["card"]
 SIGNATURES: Final = 16
-
-_CARD: Final[dict[str, Any]] = {
-    "name": "Tide tables",
-    "description": "Says when the water comes",
-    "version": "1.2.0",
-    "supportedInterfaces": [
-        {"url": "https://tides.example/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    ],
-    "capabilities": {},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "t", "name": "Tides", "description": "d", "tags": ["sea"]}],
-}
 
 
 def entry() -> dict[str, str]:

@@ -19,7 +19,7 @@ from cardsign.jose.keys import JwkSet
 from cardsign.sign import SigningOptions, sign_with_notes
 from tests.hostile import KEY, card
 from tests.server.identity import Counterpart
-from tests.support import private_pem
+from tests.support import private_pem, read_cases
 
 MIB: Final = 1024 * 1024
 MAX_ADDRESSES: Final = 1536 * MIB
@@ -45,66 +45,11 @@ for arguments in asked["commands"]:
     ended = os.waitstatus_to_exitcode(status)
     print(json.dumps([ended, cpu, usage.ru_maxrss, length, last]), flush=True)
 """
-#: Shapes that some command once could not bear.
-ONCE_TOO_MUCH: Final = (
-    "a long name over nulls",
-    "a wide card",
-    "empty skills",
-    "texts like tokens",
-    "patterns that compile for long",
-    "a schema of many fields",
-    "alternatives that fail on a long value",
-)
-TASK: Final[dict[str, Any]] = {
-    "skill_id": "iam.check_tides",
-    "source_agent": "lead",
-    "target_agent": "Tide tables",
-    "input": {"x": "a" * 64 + "!"},
-    "metadata": {"trace_id": "t-1"},
-}
+_TABLES: Final = read_cases(__file__)
 #: By name: a command, and the options of its forms.
-COMMANDS: Final[dict[str, tuple[str, ...]]] = {
-    "inspect": ("inspect card.json --jwks jwks.json", "", "--json", "--format sarif", "--html -"),
-    "lint": ("lint card.json", "", "--json", "--format sarif"),
-    "lint --group contract": ("lint card.json --group contract", "--json"),
-    "lint --fix": ("lint card.json --fix -o fixed.json", "", "--json"),
-    "verify": ("verify card.json --jwks jwks.json", "", "--json"),
-    "verify, signed": ("verify signed.json --jwks jwks.json", "", "--json"),
-    "diff": ("diff honest.json card.json", "", "--json"),
-    "diff, from it": ("diff card.json honest.json", "", "--json"),
-    "diff, of two": ("diff card.json other.json", "", "--json"),
-    "diff --live": ("diff honest.json card.json --live", "", "--json"),
-    "diff --tools": ("diff card.json --tools tools.json", "", "--json"),
-    "canonicalize": ("canonicalize card.json --profile prune-empty", ""),
-    "build": ("build card:source.json -o built.json --explain", "", "--json"),
-    "build, mcp": (
-        "build mcp:tools.json --url https://a.example/ -o built.json --explain",
-        "",
-        "--json",
-    ),
-    "sign": (
-        "sign card.json --key file:key.pem --known-keys jwks.json --force --explain --compat all "
-        "-o out.json",
-        "",
-        "--json",
-    ),
-    "contract check": (
-        "contract check task.json --card signed.json --jwks jwks.json",
-        "",
-        "--json",
-    ),
-    "fetch": (
-        "fetch --insecure-loopback-http --jwks jwks.json -o fetched.json {origin}/card.json",
-        "",
-        "--json",
-    ),
-    "inspect URL": (
-        "inspect --insecure-loopback-http {origin}/card.json",
-        "",
-        "--json",
-        "--format sarif",
-    ),
-}
+COMMANDS: Final[dict[str, list[str]]] = _TABLES["commands"]
+#: Shapes that some command once could not bear.
+ONCE_TOO_MUCH: Final[list[str]] = _TABLES["once_too_much"]["shapes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +89,7 @@ def write_inputs(folder: Path, shape: str) -> None:
     with contextlib.suppress(CardsignError):
         signed = sign_with_notes(signed, [KEY], SigningOptions(force=True)).document
     (folder / "signed.json").write_bytes(signed)
-    (folder / "task.json").write_bytes(_compact(TASK))
+    (folder / "task.json").write_bytes(_compact(_TABLES["task"]))
     (folder / "source.json").write_bytes(_compact(source))
     skills = source.get("skills") or [{}]
     schema = skills[0].get("input_schema", source) if isinstance(skills[0], dict) else source

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -198,6 +199,15 @@ def reach_verdict(
 def codes(report: Report) -> list[str]:
     """The codes of a verdict's reasons, weightiest first."""
     return [reason.code for reason in report.reasons]
+
+
+def fail_with(number: int) -> Callable[..., None]:
+    """A system call that always fails."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 def count_calls(work: Callable[[], object]) -> int:

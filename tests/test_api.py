@@ -40,20 +40,9 @@ from cardsign.trust import Memory
 from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
 
-CARD = {
-    "name": "Tides",
-    "description": "When is high water?",
-    "version": "1.0.0",
-    "supportedInterfaces": [
-        {"url": "https://tides.example/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    ],
-    "capabilities": {},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "when", "name": "When", "description": "High water", "tags": ["tides"]}],
-}
 NOW = datetime.now(UTC)
 TIDES = FakeIssuer(NOW)
+CARD = TIDES.card_members()
 KEYS = TIDES.jwks()
 SIGNED = TIDES.signed_card(CARD)
 TAMPERED = SIGNED.replace(b"Tides", b"Tidal")
@@ -76,11 +65,9 @@ def test_keys_in_any_form_verify_a_card() -> None:
     jwk = dict(TIDES.key("card").public.jwk())
     forms: tuple[Any, ...] = (KEYS, data, data.decode(), json.loads(data), jwk)
     for jwks in forms:
-        assert cardsign.verify_card(SIGNED, jwks=jwks)["skills"][0]["id"] == "when"
+        assert cardsign.verify_card(SIGNED, jwks=jwks)["skills"][0]["id"] == "high"
         with pytest.raises(NotTrusted):
             cardsign.verify_card(TAMPERED, jwks=jwks)
-    with pytest.raises(KeyRefused, match=r"jwks\.malformed"):
-        cardsign.verify_card(SIGNED, jwks={"kid": "tides"})
 
 
 def test_a_verified_card_is_a_mapping_that_nobody_can_change() -> None:
@@ -118,9 +105,8 @@ def test_the_report_and_the_error_say_the_same() -> None:
     with pytest.raises(VerificationError) as caught:
         cardsign.verify_card(TAMPERED, jwks=KEYS, now=NOW)
     assert (report.verdict, caught.value.report) == ("invalid", report)
-    for other in (report, cardsign.examine_card(SIGNED, jwks=KEYS, now=NOW)):
-        with pytest.raises(TypeError, match=r'report\.verdict == "trusted".*verify_card'):
-            bool(other)
+    with pytest.raises(TypeError, match=r'report\.verdict == "trusted".*verify_card'):
+        bool(report)
 
 
 def test_a_policy_by_issuer_or_url(tmp_path: Path) -> None:
@@ -174,8 +160,7 @@ def test_signing_and_explaining_in_one_line(tmp_path: Path) -> None:
     assert cardsign.verify_card(signed, jwks=JwkSet.of([key.public]))
     assert len(json.loads(both)["signatures"]) == 2 * len(json.loads(signed)["signatures"])
     assert cardsign.inspect_card(signed, jwks=JwkSet.of([key.public])).signatures
-    portable = {**CARD, "capabilities": {"streaming": True}}
-    assert cardsign.lint_card(json.dumps(portable).encode()) == ()
+    assert cardsign.lint_card(data) == ()
     assert cardsign.lint_card(json.dumps({**CARD, "capabilities": None}).encode())
     assert [one.code for one in cardsign.lint_card(b"{")] == ["json.syntax"]
 
@@ -188,28 +173,6 @@ def test_a_policy_by_url_takes_what_a_policy_file_takes() -> None:
     assert Policy.from_jwks_url("http://localhost:8080/jwks.json", origin=origin).issuers
     policy = Policy.from_jwks_url("https://keys.example/jwks.json", origin=origin)
     assert (policy.issuers[0].name, policy.issuers[0].freshness) == ("tides.example", "waived")
-
-
-def test_an_issuer_that_the_policy_does_not_know() -> None:
-    """A slip of the pen is no verdict about the card; the command says the same."""
-    asks: tuple[Callable[[str], object], ...] = (
-        lambda name: cardsign.verify_card(SIGNED, policy=POLICY, issuer=name),
-        lambda name: cardsign.examine_card(SIGNED, policy=POLICY, issuer=name),
-        lambda name: cardsign.discover(TIDES.url, policy=POLICY, issuer=name),
-    )
-    for ask in asks:
-        with pytest.raises(UsageFault, match=r"policy\.unknown_issuer: .*did you mean 'tides'\?"):
-            ask("tiedes")
-        with pytest.raises(UsageFault, match=r"no issuer 'xq'$"):
-            ask("xq")
-
-
-def test_a_host_is_no_url() -> None:
-    """The URL to give instead is in the hint; nothing is asked."""
-    with pytest.raises(CardRefused, match="is not written as https://host") as caught:
-        cardsign.discover("x.example", policy=POLICY)
-    assert caught.value.code == "card.interface_url"
-    assert "https://host" in caught.value.hint
 
 
 # ------------------------------------------------------------------ misuse
@@ -293,10 +256,17 @@ def test_misuse_is_told_with_the_right_call(call: Callable[[], object], right: s
     assert right in str(caught.value)
 
 
-ROOMS = ("", ".testing")
+def test_what_is_wrong_in_a_question_is_no_verdict() -> None:
+    """A slip of the pen in a name; a time without a zone, which could be any of 26 hours."""
+    for ask, subject in ((V, SIGNED), (D.examine_card, SIGNED), (D.discover, TIDES.url)):
+        for name, words in (("tiedes", r".*did you mean 'tides'\?"), ("xq", ".*no issuer 'xq'$")):
+            with pytest.raises(UsageFault, match=rf"policy\.unknown_issuer: {words}"):
+                ask(subject, policy=POLICY, issuer=name)
+    with pytest.raises(ValueError, match=r"datetime\.now\(UTC\)"):
+        V(SIGNED, jwks=KEYS, now=datetime(2026, 11, 22))
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", ["", ".testing"])
 def test_a_type_checker_sees_the_names_that_there_are(room: str) -> None:
     """Each name is imported for it from the module in which it is found."""
     module = importlib.import_module(f"cardsign{room}")
@@ -312,14 +282,6 @@ def test_a_type_checker_sees_the_names_that_there_are(room: str) -> None:
     assert all(getattr(module, name) is not None for name in module.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = module.nothing
-
-
-def test_a_wrong_value_is_a_value_error() -> None:
-    """A time without a zone could be any of 26 hours; an algorithm is one of three."""
-    with pytest.raises(ValueError, match=r"datetime\.now\(UTC\)"):
-        cardsign.verify_card(SIGNED, jwks=KEYS, now=datetime(2026, 11, 22))
-    with pytest.raises(ValueError, match="'HS256': expected ES256, RS256 or EdDSA"):
-        D.PrivateKey.generate("HS256")
 
 
 def error_kinds(base: type[Exception]) -> Iterator[type[Exception]]:
@@ -353,11 +315,9 @@ def test_every_error_survives_another_process() -> None:
     }
     kinds = set(error_kinds(Exception)) - {RuleRefusal}  # which never leaves card/
     assert {NotTrusted, NoVerdict, KeyRefused, CardNotTrusted, GuardRefused} < kinds
-    errors: list[Exception] = []
     for kind in kinds:
         base = next((base for base in arguments if issubclass(kind, base)), Exception)
-        errors.append(kind(*arguments.get(base, ("why",))))
-    for error in errors:
+        error = kind(*arguments.get(base, ("why",)))
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), str(copy), copy.args) == (type(error), str(error), error.args)
         assert repr(vars(copy)) == repr(vars(error))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-import socket
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +21,7 @@ from tests.attack_runner.corpus import CORPUS, Attack, Case, load_attacks, read_
 from tests.attack_runner.make import spread
 from tests.attack_runner.outcome import Outcome, Traffic, deviations
 from tests.attack_runner.verifier import judge
-from tests.support import put, without
+from tests.support import each_case, edited, read_cases
 
 #: The corpus only grows; raise this when it does.
 LEAST_CASES = 1860
@@ -45,19 +43,7 @@ each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=[one.name for one i
 each_set = pytest.mark.parametrize("cases", SETS.values(), ids=SETS)
 
 
-@pytest.fixture
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any attempt to reach anybody fails the test."""
-
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("the verifier tried to connect")
-
-    for name in ("connect", "connect_ex", "sendto", "bind"):
-        monkeypatch.setattr(socket.socket, name, refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-
-@pytest.mark.usefixtures("_no_network")
+@pytest.mark.usefixtures("no_network")
 @pytest.mark.parametrize("case", CASES, ids=[f"attack-{case.id}" for case in CASES])
 def test_we_agree_with_the_case(case: Case) -> None:
     """Verdict and reason at every step, and nothing is fetched."""
@@ -127,7 +113,7 @@ def test_what_is_no_data_is_a_test(attack: Attack) -> None:
         assert function in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
 
 
-FORM = Draft202012Validator(json.loads(Path(__file__).with_name("attack_corpus.json").read_bytes()))
+FORM = Draft202012Validator(json.loads((ROOT / "tests/attack.schema.json").read_bytes()))
 
 
 @each_attack
@@ -143,32 +129,11 @@ def test_the_form_of_an_attack(attack: Attack) -> None:
             assert {*expect.get("warnings", ()), expect.get("code", "sig.bad")} <= set(list_codes())
 
 
-#: What is no attack: the place of a member, and its value; null takes it away.
-MALFORMED = [
-    ("/why", ""),
-    ("/source", "somebody"),
-    ("/cases/0/memories", "none"),
-    ("/cases/0/memory", {"harbour": {"x": 1}}),
-    ("/cases/0/steps", []),
-    ("/cases/0/steps/0/subject", {"issuer": "a", "url": "b"}),
-    ("/cases/0/steps/0/expect/asked", []),
-    ("/cases/0/steps/0/expect/verdict", "good"),
-    ("/cases/0/steps/0/expect/answers", {"integrity": "yes"}),
-    ("/cases/0/steps/0/expect", {"verdict": "untrusted", "code": "sig.bad"}),
-    ("/cases/0/steps/0/expect", {"verdict": "none"}),
-    ("/transcripts/0/steps/0/names", None),
-    ("/transcripts/0/steps/0/servers", {"host:443": "silent"}),
-    ("/transcripts/0/steps/0/answers", {"https://a/": {"turns": [{"raw": "x", "status": 200}]}}),
-    ("/transcripts/0/steps/0/expect/asked", None),
-]
-
-
-@pytest.mark.parametrize(("place", "value"), MALFORMED)
-def test_what_is_no_attack_is_seen(place: str, value: Any) -> None:
+@each_case(__file__, "malformed", "edits")
+def test_what_is_no_attack_is_seen(edits: list[Any]) -> None:
     """In cases and in transcripts."""
     attack = next(one for one in ATTACKS if one.cases and one.transcripts)
-    edited = without(attack.about, place) if value is None else put(attack.about, place, value)
-    assert not FORM.is_valid(edited)
+    assert not FORM.is_valid(edited(attack.about, edits))
 
 
 @each_set
@@ -244,41 +209,22 @@ def test_a_modulus_is_refused_before_it_becomes_a_key(monkeypatch: pytest.Monkey
 
 # ------------------------------------------------------------------ the runner
 
-TRUSTED: dict[str, Any] = {"verdict": "trusted", "warnings": ["trust.freshness_waived"]}
-TRUSTED |= {"answers": {"integrity": "yes"}, "subject": "harbour", "card": "verified.json"}
-GOOD = Outcome(
-    "trusted", ("trust.freshness_waived",), {"integrity": "yes"}, "harbour", {"name": "x"}
-)
-BAD: dict[str, Any] = {"verdict": "invalid", "code": "sig.bad"}
-SIG_BAD, UNKNOWN = Outcome("invalid", ("sig.bad",)), Outcome("invalid", ("key.unknown",))
-BOTH = Outcome("invalid", ("key.unknown", "sig.bad"))
-#: What is expected, what a verifier says, and whether that agrees.
-SAID: list[tuple[dict[str, Any], list[Outcome], bool]] = [
-    (TRUSTED, [GOOD], True),
-    (TRUSTED, [], False),
-    (TRUSTED, [replace(GOOD, verdict="untrusted")], False),
-    (TRUSTED, [replace(GOOD, codes=("trust.freshness_waived", "sig.bad"))], False),
-    (TRUSTED, [replace(GOOD, answers={"integrity": "no"})], False),
-    (TRUSTED, [replace(GOOD, answers=None)], False),
-    (TRUSTED, [replace(GOOD, subject="evil")], False),
-    (TRUSTED, [replace(GOOD, card={"name": "y"})], False),
-    (TRUSTED, [replace(GOOD, card=None)], False),
-    (BAD, [SIG_BAD], True),
-    (BAD, [BOTH], True),
-    ({**BAD, "first": True}, [BOTH], False),
-    ({**BAD, "first": True}, [replace(BOTH, codes=BOTH.codes[::-1])], True),
-    (BAD, [UNKNOWN], False),
-    (BAD, [Outcome("invalid")], False),
-    (BAD, [replace(SIG_BAD, card={})], False),  # whatever else is as it should be
-]
+
+def _deviations(expect: dict[str, Any], *outcomes: Outcome) -> list[str]:
+    """What the runner says of a case of one step."""
+    attack = Attack("x", {"files": {"verified.json": {"text": '{"name": "x"}'}}})
+    case = Case(attack, {"id": "x", "kind": "attack", "steps": [{"expect": expect}]})
+    return deviations(case, lambda _: outcomes)
 
 
-@pytest.mark.parametrize(("expect", "outcomes", "agrees"), SAID)
+@each_case(__file__, "said", "name", "edits", "agrees")
 def test_the_runner_sees_what_a_verifier_says(
-    expect: dict[str, Any], outcomes: list[Outcome], agrees: bool
+    name: str, edits: list[dict[str, Any]], agrees: bool
 ) -> None:
     """Each member of `expect` is compared, and nobody gets a card who should not."""
-    assert (deviations(_case(expect), lambda _: outcomes) == []) is agrees
+    expect, outcome = read_cases(__file__)["expectations"][name]
+    outcomes = [Outcome(**outcome | edit) for edit in edits]
+    assert (_deviations(expect, *outcomes) == []) is agrees
 
 
 @pytest.mark.parametrize("old", ["x", "{", ""], ids=["absent", "twice", "empty"])
@@ -295,64 +241,22 @@ DONE = Traffic(
     requests=((f"{TIDES}/a", "GET /a HTTP/1.1\r\n\r\n"),),
     taken=9,
 )
-#: A member of `expect` that the traffic agrees with, and one that it does not.
-TRAFFICS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"asked": [f"{TIDES}/*"]}, {"asked": [f"{TIDES}/b"]}),
-    ({"asked": [f"{TIDES}/a"]}, {"asked": [f"{TIDES}/"]}),
-    ({}, {"asked": []}),
-    ({"reached": ["93.184.215.14:443"]}, {"reached": []}),
-    ({"times": {f"{TIDES}/a": 1}}, {"times": {f"{TIDES}/a": 0}}),
-    ({"lookups": {"tides.example": 1}}, {"lookups": {"tides.example": 0}}),
-    ({"unsent": ["Cookie:"]}, {"unsent": ["HTTP/1.1"]}),
-    ({"taken": 9}, {"taken": 8}),
-]
 
 
-@pytest.mark.parametrize("pair", TRAFFICS, ids=str)
+@each_case(__file__, "traffics", "agreeing", "contrary")
 def test_the_runner_sees_what_is_done_on_the_network(
-    pair: tuple[dict[str, Any], dict[str, Any]],
+    agreeing: dict[str, Any], contrary: dict[str, Any]
 ) -> None:
     """Each member of `expect` that is about it is compared; a look-up tells somebody something."""
-    base = {"verdict": "invalid", "asked": [f"{TIDES}/a"]}
-    done = Outcome("invalid", traffic=DONE)
-    found = [deviations(_case({**base, **expect}), lambda _: [done]) == [] for expect in pair]
-    assert found == [True, False]
+    base, done = {"verdict": "invalid", "asked": [f"{TIDES}/a"]}, Outcome("invalid", traffic=DONE)
+    assert _deviations({**base, **agreeing}, done) == []
+    assert _deviations({**base, **contrary}, done) != []
     strange = Outcome("invalid", traffic=Traffic(lookups=("evil.example",)))
-    assert deviations(_case(base), lambda _: [strange]) != []
+    assert _deviations(base, strange) != []
 
 
-FILES: dict[str, Any] = {
-    "text": {"text": "ä\n"},
-    "lines": {"lines": ["a", "", "ä"]},
-    "bytes": {"base64": "/w=="},
-    "indented": {"json": {"ä": [1, {}]}},
-    "dense": {"compact": {"ä": [1, {}], "b": ", "}},
-    "edited": {"of": "dense", "replace": [["1", "2"], ['", "', '""']]},
-    "again": {"of": "edited", "replace": [["2", "3"]]},
-    "pieces": {"pieces": [{"text": "ä[", "times": 2}, {"base64": "/w=="}, {"file": "again"}]},
-    "first": {"statement": {"payload": {"b": 1, "c": []}, "signatures": [{"protected": {"x": 1}}]}},
-    "next": {"statement": {"of": "first", "payload": {"a": 1}, "without": ["c"], "signatures": []}},
-}
-CONTENTS = {
-    "text": "ä\n".encode(),
-    "lines": "a\n\nä\n".encode(),
-    "bytes": b"\xff",
-    "indented": '{\n "ä": [\n  1,\n  {}\n ]\n}\n'.encode(),
-    "dense": '{"ä":[1,{}],"b":", "}'.encode(),
-    "edited": '{"ä":[2,{}],"b":""}'.encode(),
-    "again": '{"ä":[3,{}],"b":""}'.encode(),
-    "pieces": "ä[ä[".encode() + b"\xff" + '{"ä":[3,{}],"b":""}'.encode(),
-    "first": b'{"payload":"eyJiIjoxLCJjIjpbXX0","signatures":[{"protected":"eyJ4IjoxfQ"}]}',
-    "next": b'{"payload":"eyJhIjoxLCJiIjoxfQ","signatures":[]}',
-}
-
-
-@pytest.mark.parametrize(("name", "data"), CONTENTS.items(), ids=CONTENTS)
-def test_a_file_is_what_it_is_said_to_hold(name: str, data: bytes) -> None:
-    """As README.md has it, in each of its forms."""
-    assert read_file(FILES, name) == data
-
-
-def _case(expect: dict[str, Any]) -> Case:
-    attack = Attack("x", {"files": {"verified.json": {"text": '{"name": "x"}'}}})
-    return Case(attack, {"id": "x", "kind": "attack", "steps": [{"expect": expect}]})
+@pytest.mark.parametrize("name", read_cases(__file__)["contents"])
+def test_a_file_is_what_it_is_said_to_hold(name: str) -> None:
+    """As README.md has it, in each of its forms; the table has a character for a byte."""
+    tables = read_cases(__file__)
+    assert [read_file(tables["files"], name).decode("latin-1")] == tables["contents"][name]

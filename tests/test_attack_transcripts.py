@@ -6,7 +6,7 @@ import socket
 import ssl
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -17,6 +17,7 @@ from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import play
 from tests.attack_runner.world import Certificates
 
+pytestmark = pytest.mark.usefixtures("no_network")
 CASES = {case.id: case for attack in load_attacks() for case in attack.transcripts}
 
 
@@ -24,18 +25,6 @@ CASES = {case.id: case for attack in load_attacks() for case in attack.transcrip
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """What the servers of transcripts show."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(autouse=True)
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any attempt to reach anybody but the transcript's world fails the test."""
-
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("the verifier tried to connect")
-
-    for name in ("connect", "connect_ex", "sendto", "bind"):
-        monkeypatch.setattr(socket.socket, name, refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=[f"attack-{name}" for name in CASES])

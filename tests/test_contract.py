@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.verify.report import NotTrusted
 from tests.lint.examples import example_card
-from tests.support import PORTABLE, dump, each_case, edited, put, without
+from tests.support import PORTABLE, dump, each_case, edited, put, read_cases, without
 
 CARD = {**PORTABLE, **example_card({}, "contract")}
 TASK: dict[str, Any] = {
@@ -97,15 +98,9 @@ def _judge(key: PrivateKey, schema: Any, value: Any) -> tuple[list[str], int]:
     return [finding.code for finding in report.findings], report.exit_status
 
 
-@each_case(__file__, "unclear", "schema", "value")
+@pytest.mark.parametrize(("schema", "value"), [*read_cases(__file__)["unclear"].values(), *DEAR])
 def test_what_cannot_be_told_is_unclear(schema: Any, value: Any, alice: PrivateKey) -> None:
-    """Nothing is fetched, and no pattern is tried."""
-    assert _judge(alice, schema, value) == (["envelope.unclear"], 3)
-
-
-@pytest.mark.parametrize(("schema", "value"), DEAR, ids=["ways", "escapes", "references", "list"])
-def test_what_would_take_for_ever_is_unclear(schema: Any, value: Any, alice: PrivateKey) -> None:
-    """Neither a card nor a task takes for ever."""
+    """Nothing is fetched, no pattern is tried, and neither a card nor a task takes for ever."""
     assert _judge(alice, schema, value) == (["envelope.unclear"], 3)
 
 
@@ -168,39 +163,23 @@ def test_F42_the_live_card_is_compared_by_digest(alice: PrivateKey, bob: Private
 
 
 SCHEMA = CARD["skills"][0]["input_schema"]
-TIDES = {"name": "check_tides", "inputSchema": SCHEMA}
-BERTHS = {"name": "check-berths", "inputSchema": SCHEMA}
-EVIL = {"name": "check_tides", "inputSchema": {**SCHEMA, "required": ["password"]}}
-SPIES = [{"name": f"spy{at}"} for at in range(300)]
-#: The skills' ids, the recorded tools, and the names of the first that differ.
-MANIFESTS: dict[str, tuple[list[str], list[Any], list[str]]] = {
-    "the same": (["iam.check_tides", "iam.check_berths"], [TIDES, BERTHS], []),
-    "one less": (["iam.check_tides", "iam.check_berths"], [TIDES], ["iam.check_berths"]),
-    "one more": (["iam.check_tides"], [TIDES, {"name": "spy"}], ["spy"]),
-    "many more": (["iam.check_tides"], [TIDES, *SPIES], ["spy0", "spy1", "spy2"]),
-    "half a name": (
-        ["iam.check_the_tides"],
-        [{**TIDES, "name": "tides"}],
-        ["iam.check_the_tides", "tides"],
-    ),
-    "another schema": (["iam.check_tides"], [EVIL], ["iam.check_tides"]),
-    "other words": (["iam.check_tides"], [put(TIDES, "/inputSchema/title", "Tides")], []),
-    **{
-        f"a namesake {at}": (["iam.check_tides"], tools, ["check_tides"])
-        for at, tools in enumerate(
-            ([EVIL, {**TIDES, "name": "x.check_tides"}], [TIDES, EVIL], [TIDES, TIDES])
-        )
-    },
-}
 
 
-@pytest.mark.parametrize(("skills", "tools", "names"), MANIFESTS.values(), ids=MANIFESTS)
+def recorded(name: str) -> list[dict[str, Any]]:
+    """The tools of a name in contract.json; of spies there are many."""
+    if name == "spies":
+        return [{"name": f"spy{number}"} for number in range(300)]
+    tool, *edits = read_cases(__file__)["tools"][name]
+    return [{"name": tool, **({"inputSchema": edited(SCHEMA, *edits)} if edits else {})}]
+
+
+@each_case(__file__, "manifests", "skills", "tools", "names")
 def test_B12_skills_are_compared_with_a_recorded_manifest(
-    skills: list[str], tools: list[Any], names: list[str]
+    skills: list[str], tools: list[str], names: list[str]
 ) -> None:
     """By their schemas; a tool is not hidden by a namesake."""
     card = {**CARD, "skills": [{**CARD["skills"][0], "skill_id": name} for name in skills]}
-    report = diff_tools(dump(card), dump({"tools": tools}))
+    report = diff_tools(dump(card), dump({"tools": [*chain(*map(recorded, tools))]}))
     places = [change.path.partition("/")[0] for change in report.changes]
     assert [place for place in dict.fromkeys(places) if place in names] == names
     assert report.exit_status == bool(names)

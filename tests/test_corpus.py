@@ -25,12 +25,13 @@ from tests.support import (
     NOW,
     at,
     dump,
+    each_case,
     examine,
     holder_of,
     pointers,
     reach_verdict,
+    read_cases,
     signed,
-    trusting,
 )
 
 pytestmark = pytest.mark.needs_shared
@@ -63,24 +64,6 @@ def provocative(shared: Path) -> Files:
 
 # ------------------------------------------------------------------ signed and verified back
 
-REFUSED = {
-    "card.interface_url": 1,
-    "card.no_interface": 4,
-    "card.not_agent_card": 13,
-    "card.security": 2,
-    "card.type": 15,
-    "json.depth": 4,
-    "json.duplicate_member": 1,
-    "json.integer_range": 2,
-    "json.number": 1,
-    "json.surrogate": 1,
-    "json.syntax": 1,
-}
-
-
-#: Of the cards made to part implementations, the ambiguous ones, by number.
-AMBIGUOUS = {8, 26, 27, 28, 34, 51, 52, 53, 57, 58, 59, 60}
-
 
 def test_every_file_is_signed_and_trusted_or_refused_with_a_code(
     corpus: Files, provocative: Files, alice: PrivateKey
@@ -99,8 +82,9 @@ def test_every_file_is_signed_and_trusted_or_refused_with_a_code(
         assert report.card == unsigned(json.loads(document)), name
         again = sign_with_notes(signing.document, [alice], SigningOptions())
         assert (again.document, again.changed) == (signing.document, False), name
-    assert Counter(refused.values()) == REFUSED
-    assert {int(name[:2]) for name in refused if name in provocative} == AMBIGUOUS
+    expected = read_cases(__file__)["refused"]
+    assert Counter(refused.values()) == expected["codes"]
+    assert [name[:2] for name in refused if name in provocative] == expected["ambiguous"]
 
 
 # ------------------------------------------------------------------ real signatures
@@ -129,54 +113,26 @@ def public_keys(shared: Path, name: str, card: dict[str, Any]) -> JwkSet:
     return JwkSet.of([PublicKey.from_cryptography(native, kid=kid)])
 
 
-SIGNED_BY_OTHERS: dict[str, tuple[str, list[str]]] = {
-    "232": ("trusted", ["served-as-is"]),
-    "272": ("trusted", ["served-as-is"]),
-    "273": ("trusted", ["served-as-is"]),
-    "282": ("trusted", ["served-as-is", "prune-empty"]),
-    "283": ("trusted", ["served-as-is"]),
-    "285": ("untrusted", ["served-as-is"]),  # a name and nothing else: nowhere to call
-}
+@each_case(__file__, "signed_by_others", "name", "verdict", "profiles")
+def test_real_signatures_are_recognised_and_survive_ours(
+    name: str, verdict: str, profiles: list[str], corpus: Files, shared: Path, alice: PrivateKey
+) -> None:
+    """By published keys, as their signer had in mind; kept last, in order, beside ours."""
+    card = json.loads(corpus[name])
+    policy = Policy.from_jwks(public_keys(shared, name, card), name="the publisher")
 
-
-@pytest.fixture(params=SIGNED_BY_OTHERS)
-def real(request: pytest.FixtureRequest) -> str:
-    """Each card that a stranger signed well."""
-    name = request.param
-    assert isinstance(name, str)
-    return name
-
-
-def test_real_signatures_are_recognised(real: str, corpus: Files, shared: Path) -> None:
-    """With their published keys, under the profile that their signer had in mind."""
-    verdict, profiles = SIGNED_BY_OTHERS[real]
-    card = json.loads(corpus[real])
-    policy = Policy.from_jwks(public_keys(shared, real, card), name="the publisher")
-
-    report = reach_verdict(corpus[real], expect=holder_of(policy), policy=policy, now=NOW)
+    report = reach_verdict(corpus[name], expect=holder_of(policy), policy=policy, now=NOW)
 
     assert [one.profile for one in report.signatures] == profiles
     assert report.verdict == verdict
     assert report.answers.integrity == report.answers.complete == "yes"
     assert report.profile == "served-as-is"
 
-
-def test_foreign_signatures_survive_our_signing(
-    real: str, corpus: Files, alice: PrivateKey
-) -> None:
-    """Kept last, in their order, although we do not hold their keys."""
-    if real == "285":
+    if verdict == "untrusted":
         with pytest.raises(CardsignError):
-            signed(json.loads(corpus[real]), alice)
+            signed(card, alice)
         return
-    before = json.loads(corpus[real])
-
-    after = signed(before, alice)
-
-    assert after["signatures"][-len(before["signatures"]) :] == before["signatures"]
-    policy = trusting(alice)
-    assert (
-        reach_verdict(dump(after), expect=holder_of(policy), policy=policy, now=NOW).verdict
-        == "trusted"
-    )
+    after = signed(card, alice)
+    assert after["signatures"][-len(card["signatures"]) :] == card["signatures"]
+    assert examine(after, alice).verdict == "trusted"
     assert Card.from_bytes(dump(after)).document == after

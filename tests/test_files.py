@@ -7,28 +7,27 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from cardsign import files, tomltext
 from cardsign.errors import FileFault, StoreFault
+from tests.support import fail_with
 
 BUSY = StoreFault("file.busy", "busy")
 
 
-def fail_with(number: int) -> Callable[..., None]:
-    """A system call that always fails."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return fail
-
-
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that is not there yet, alone in its folder."""
+    return tmp_path / "file"
 
 
 def leftovers(directory: Path) -> list[str]:
@@ -68,9 +67,8 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str | None]] = {
 
 
 @each_reader
-def test_a_file_is_read_whole(read, tmp_path):
+def test_a_file_is_read_whole(read, path):
     """What was written comes back, also at exactly the limit."""
-    path = tmp_path / "file"
     files.create_private(path, b"x" * 100_000)
 
     assert read(path, max_bytes=100_000) == b"x" * 100_000
@@ -78,9 +76,8 @@ def test_a_file_is_read_whole(read, tmp_path):
 
 @each_reader
 @pytest.mark.parametrize(("prepare", "code"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_cannot_be_read_is_named(read, prepare, code, tmp_path):
+def test_what_cannot_be_read_is_named(read, prepare, code, path):
     """Each obstacle has its code, and the path is in the error."""
-    path = tmp_path / "file"
     prepare(path)
     with fault(code or ("file.not_plain" if read is read_plain else "file.not_found"), path):
         read(path, max_bytes=10)
@@ -99,9 +96,8 @@ def test_the_systems_refusals_are_faults_like_any_other(read, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o666])
-def test_a_secret_that_others_can_touch_is_refused(mode, tmp_path):
+def test_a_secret_that_others_can_touch_is_refused(mode, path):
     """Any bit of group or others is one too many."""
-    path = tmp_path / "file"
     files.create_private(path, b"secret")
     path.chmod(mode)
 
@@ -109,9 +105,8 @@ def test_a_secret_that_others_can_touch_is_refused(mode, tmp_path):
         files.read_secret(path, max_bytes=10)
 
 
-def test_a_secret_is_the_users_own_or_roots(tmp_path, monkeypatch):
+def test_a_secret_is_the_users_own_or_roots(path, monkeypatch):
     """Another user's file is refused even where it could be read; a container's are root's."""
-    path = tmp_path / "file"
     files.create_private(path, b"secret")
     fstat = os.fstat
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -145,12 +140,12 @@ def test_a_secret_may_come_through_a_link_or_pipe(tmp_path):
 # Writing.
 
 
-def test_a_file_keeps_what_it_is(tmp_path):
+def test_a_file_keeps_what_it_is(path, tmp_path):
     """A new one has the mode asked for, less the umask; an old one its own; a link stays a link.
 
     A device is not replaced: else root's `-o /dev/null` would put a plain file there.
     """
-    path, link = tmp_path / "file", tmp_path / "link"
+    link = tmp_path / "link"
     with umask(0o027):
         files.write_atomic(path, b"new", mode=0o644)
     assert mode_of(path) == 0o640
@@ -178,9 +173,8 @@ def test_where_nothing_can_be_written_is_named(tmp_path):
 
 @pytest.mark.parametrize("call", ["replace", "fsync", "open"])
 @pytest.mark.parametrize("number", [5, 28, 30], ids=["EIO", "ENOSPC", "EROFS"])
-def test_a_failed_write_leaves_the_old_file_alone(call, number, tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file_alone(call, number, path, tmp_path, monkeypatch):
     """Whichever step fails, the old bytes stand and no temporary file stays."""
-    path = tmp_path / "file"
     path.write_bytes(b"old")
     monkeypatch.setattr(os, call, fail_with(number))
     with fault("file.unwritable"):
@@ -190,30 +184,24 @@ def test_a_failed_write_leaves_the_old_file_alone(call, number, tmp_path, monkey
     assert leftovers(tmp_path) == ["file"]
 
 
-def test_the_bytes_are_durable_before_the_name_is(tmp_path, monkeypatch):
+def test_the_bytes_are_durable_before_the_name_is(path, monkeypatch):
     """The order is: sync the file, rename it, sync the directory."""
-    calls = []
-    fsync, replace = os.fsync, os.replace
+    calls: list[str] = []
+    for name, call in (("fsync", os.fsync), ("replace", os.replace)):
 
-    def recorded_fsync(descriptor: int) -> None:
-        calls.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
-        fsync(descriptor)
+        def recorded(*arguments, name=name, call=call):
+            is_folder = name == "fsync" and stat.S_ISDIR(os.fstat(arguments[0]).st_mode)
+            calls.append("fsync of a folder" if is_folder else name)
+            return call(*arguments)
 
-    def recorded_replace(source: Path, target: Path) -> None:
-        calls.append("replace")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", recorded_fsync)
-    monkeypatch.setattr(os, "replace", recorded_replace)
-
-    files.write_atomic(tmp_path / "file", b"new")
-
-    assert calls == ["file", "replace", "directory"]
+        monkeypatch.setattr(os, name, recorded)
+    files.write_atomic(path, b"new")
+    assert calls == ["fsync", "replace", "fsync of a folder"]
 
 
-def test_a_private_file_is_closed_to_others_and_takes_nobodys_place(tmp_path, monkeypatch):
+def test_a_private_file_is_closed_to_others_and_takes_nobodys_place(path, tmp_path, monkeypatch):
     """Whatever the umask allows; nor does it follow a link. What cannot be synced is not there."""
-    path, link = tmp_path / "file", tmp_path / "link"
+    link = tmp_path / "link"
     link.symlink_to("elsewhere")
     with umask(0):
         files.create_private(path, b"secret")
@@ -236,10 +224,9 @@ STRANGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("occupy", STRANGE.values(), ids=STRANGE)
-def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, tmp_path):
+def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, path, tmp_path):
     """A link leads where somebody else wants; a pipe has no end."""
     (tmp_path / "precious").write_bytes(b"old")
-    path = tmp_path / "file"
     occupy(path)
 
     with fault("file.not_plain", path):
@@ -269,44 +256,25 @@ def test_directories(tmp_path):
 # Locks.
 
 
-def test_a_lock_is_held_by_one_at_a_time(tmp_path):
-    """The second comer gets the error that it brought, and the lock once it is free."""
-    path = tmp_path / "lock"
-    with (
-        files.locked(path, patience=0, busy=BUSY),
-        pytest.raises(StoreFault, match="busy"),
-        files.locked(path, patience=0.05, busy=BUSY),
-    ):
-        pytest.fail("two hold the lock")
+def test_a_lock_is_held_by_one_at_a_time(path, tmp_path):
+    """Who has no patience gets the error that he brought; who has some, the lock once free."""
 
-    with files.locked(path, patience=0, busy=BUSY):
-        assert mode_of(path) == 0o600
-    with fault("file.unwritable"), files.locked(tmp_path / "a" / "b", patience=0, busy=BUSY):
-        pytest.fail("locked nothing")
-    absent = tmp_path / "absent"
-    locked = files.locked(absent / "b", patience=0, busy=BUSY, by_directory=True)
-    with fault("file.unwritable"), locked:
-        pytest.fail("locked nothing")
-    assert not absent.exists()
+    def mode_while_locked(patience: float) -> int:
+        with files.locked(path, patience=patience, busy=BUSY):
+            return mode_of(path)
 
-
-def test_who_waits_for_a_lock_gets_it(tmp_path):
-    """Patience is rewarded when the holder leaves in time."""
-    entered, leave = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with files.locked(tmp_path / "lock", patience=0, busy=BUSY):
-            entered.set()
-            leave.wait(10)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    entered.wait(10)
-    threading.Timer(0.1, leave.set).start()
-
-    with files.locked(tmp_path / "lock", patience=10, busy=BUSY):
-        assert leave.is_set()
-    holder.join()
+    with ThreadPoolExecutor() as threads, ExitStack() as holder:
+        holder.enter_context(files.locked(path, patience=0, busy=BUSY))
+        patient = threads.submit(mode_while_locked, 10)
+        with pytest.raises(StoreFault, match="busy"):
+            mode_while_locked(0.05)
+        assert not patient.done()
+        holder.close()
+        assert patient.result() == mode_while_locked(0) == 0o600
+    for how in ({}, {"by_directory": True}):
+        with fault("file.unwritable"):
+            files.locked(tmp_path / "a" / "b", patience=0, busy=BUSY, **how).__enter__()
+    assert leftovers(tmp_path) == ["file"]
 
 
 # TOML.

@@ -31,7 +31,7 @@ from cardsign.urls import parse_origin, parse_place, parse_url
 from tests.net.peers import LOCAL
 from tests.server.identity import Counterpart, counterpart
 from tests.statements.making import key
-from tests.support import each_case
+from tests.support import each_case, read_cases
 
 SECRET = "tok-6f1c2b9e~A/+="
 TIDES, LOGIN = "https://tides.example", "https://login.example"
@@ -39,26 +39,18 @@ ORIGIN = parse_origin(TIDES)
 
 # ------------------------------------------------------------------ sources
 
-MISTAKEN = ("env:hunter2secret", "file:/hunter2secret")
-NO_SOURCES = [SECRET, "exec:/bin/hunter2secret", "file://host/token", "env:TOKEN?arg=1", "env:"]
-NO_SOURCES += ["env:MY-TOKEN", "file:token", "file:/token?arg=1", f"env:{SECRET}"]
-NO_SOURCES += ["file:/t?hunter2secret=1", *MISTAKEN]
 
-
-@pytest.mark.parametrize("uri", NO_SOURCES)
-def test_what_is_no_source_is_refused(uri: str) -> None:
+@pytest.mark.parametrize(("uri", "is_read"), read_cases(__file__)["no_sources"].items())
+def test_what_is_no_source_is_refused(uri: str, is_read: bool) -> None:
     """What may be the credential itself, put there by mistake, is in no message or traceback."""
+    uri = uri.replace("SECRET", SECRET)
     with pytest.raises(UsageFault, match=r"credential\.none") as caught:
-        Credential(uri) if uri not in MISTAKEN else Credential(uri).secret()
+        Credential(uri).secret() if is_read else Credential(uri)
     shown = "".join(traceback.format_exception(caught.value))
     assert not any(secret in shown for secret in (SECRET, "hunter2secret"))
 
 
-UNUSABLE = ["", "\n", "one\ntwo", "one\r\nX-Evil: two", "one\x7ftwo", "one\0two"]
-UNUSABLE += ["töken", "x" * 8193]
-
-
-@pytest.mark.parametrize("value", UNUSABLE, ids=lambda value: repr(value[:20]))
+@pytest.mark.parametrize("value", read_cases(__file__)["unusable"]["values"])
 def test_one_line_of_printable_ascii(
     value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +63,7 @@ def test_one_line_of_printable_ascii(
             monkeypatch.setenv("TOKEN", text)
             file.write_bytes(text.encode())
             assert credential.secret() == SECRET
+        value = value.replace("LONG", "x" * 8193)
         monkeypatch.setenv("TOKEN", value.replace("\0", "\b"))  # which no variable can hold
         file.write_bytes(value.encode())
         with pytest.raises(UsageFault, match=r"credential\.none") as caught:

@@ -34,7 +34,7 @@ from tests.net.peers import PATIENCE, http
 from tests.net.site import CARD_URL, HOST, Site, keyset_path
 from tests.statements import current
 from tests.statements.making import key
-from tests.support import PORTABLE, dump, signed
+from tests.support import PORTABLE, dump, each_case, signed
 from tests.trust.establishing import codes, listed
 
 OTHER = {**PORTABLE, "version": "1.3.0"}
@@ -343,19 +343,9 @@ def test_two_hundred_peers_of_which_one_hangs(authority: Authority) -> None:
 
 # ------------------------------------------------------------------ the anchor's one source
 
-SHARED, SECOND, ELSEWHERE = "https://shared.example", "https://b.example", "https://m.example"
-HOMES: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "the card's own": ((HOST, SECOND), SECOND, SECOND),
-    "the first, for a mirror's card": ((HOST, SECOND), ELSEWHERE, HOST),
-    "the whole one, for a card of a shared host": ((f"{SHARED}/tides/", HOST), SHARED, HOST),
-    "the shared one where there is no other": ((f"{SHARED}/tides/",), SHARED, SHARED),
-    "the first shared one, for a mirror's card": ((f"{SHARED}/tides/",), ELSEWHERE, SHARED),
-    "the card's, for who may stand anywhere": ((), ELSEWHERE, ELSEWHERE),
-}
 
-
-@pytest.mark.parametrize(("places", "contact", "home"), HOMES.values(), ids=HOMES)
-def test_where_statements_lie(places: tuple[str, ...], contact: str, home: str) -> None:
+@each_case(__file__, "homes", "places", "contact", "home")
+def test_where_statements_lie(places: list[str], contact: str, home: str) -> None:
     """By the policy's word and the URL that was asked, never by a card's."""
     assert home_of(map(parse_place, places), contact) == home
 

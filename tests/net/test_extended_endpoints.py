@@ -29,7 +29,7 @@ from cardsign.trust.walk import FetchResult
 from cardsign.urls import parse_place, parse_url
 from cardsign.verify.verifier import Verifier
 from tests.net.peers import LOCAL
-from tests.support import PORTABLE, each_case
+from tests.support import PORTABLE, each_case, read_cases
 
 HOST = "https://tides.example"
 REST = "HTTP+JSON"
@@ -52,13 +52,11 @@ def test_what_offers_nothing(payload: dict[str, Any]) -> None:
         endpoints_of(payload)
 
 
-LEADING_OUT = ("../../other", "..", ".", "a/b", "a\\b", "x?y=", "x#y", "%2e%2e", "\0", "a\nb")
-TENANTS = dict.fromkeys(("t1", "...", "a b", "a:b;c", "müller", "a" * 256), True)
-TENANTS |= dict.fromkeys((*LEADING_OUT, "\x85", "a" * 257), False)
+TENANTS = read_cases(__file__)["tenants"]
 
 
-@pytest.mark.parametrize(("tenant", "is_plain"), TENANTS.items())
-def test_a_tenant_is_one_segment_of_a_path(tenant: str, is_plain: bool) -> None:
+@pytest.mark.parametrize("tenant", [*TENANTS["plain"], *TENANTS["strange"], "a" * 256, "a" * 257])
+def test_a_tenant_is_one_segment_of_a_path(tenant: str) -> None:
     """Any other is passed over, in either binding: HTTP+JSON would put it into its path."""
     ways = (("/a2a", "JSONRPC", tenant), ("/r", REST, tenant), ("/b", "JSONRPC", ""))
     interfaces = [
@@ -67,22 +65,16 @@ def test_a_tenant_is_one_segment_of_a_path(tenant: str, is_plain: bool) -> None:
     ]
     expected = [endpoint(path, binding, tenant=name) for path, binding, name in ways]
     offered = endpoints_of({"supportedInterfaces": interfaces})
+    is_plain = tenant in (*TENANTS["plain"], "a" * 256)
     assert [*offered] == (expected if is_plain else expected[2:])
 
 
-MESSAGE_URLS = [
-    (endpoint("/a2a", "JSONRPC", tenant="t1"), "/a2a"),
-    (endpoint("/a2a", REST, tenant="a b"), "/a2a/a%20b/message:send"),
-    (endpoint("/a2a/?key=v", REST), "/a2a/message:send"),
-    (endpoint("/", REST), "/message:send"),
-    (endpoint("/old", REST, "0.3.0"), "/old/v1/message:send"),
-]
-
-
-@pytest.mark.parametrize(("target", "path"), MESSAGE_URLS)
-def test_where_a_message_is_sent(target: Endpoint, path: str) -> None:
+@each_case(__file__, "message_urls", "path", "binding", "version", "tenant", "target")
+def test_where_a_message_is_sent(
+    path: str, binding: str, version: str, tenant: str, target: str
+) -> None:
     """As HTTP+JSON of each version has it; over JSON-RPC the endpoint is all there is."""
-    assert str(target.for_messages()) == HOST + path
+    assert str(endpoint(path, binding, version, tenant).for_messages()) == HOST + target
 
 
 def test_a_place_of_anothers_below_an_endpoint() -> None:

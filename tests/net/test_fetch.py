@@ -20,6 +20,7 @@ from cardsign.findings import list_codes
 from cardsign.net.connection import DeadlineStream, IPAddress
 from cardsign.net.fetch import Exchange, FetchSettings, fetch_document
 from tests.net.peers import LOCAL, Names, NoDial, Scripted, headers, http, serving
+from tests.support import each_case
 
 SECRET = "said-by-the-peer"
 
@@ -45,28 +46,11 @@ def test_what_the_peer_learns() -> None:
     assert headers(scripted.requests())["host"] == "[::1]:8080"
 
 
-def status(line: str, **more: str) -> bytes:
-    return http(SECRET.encode(), status=f"{line} {SECRET}", **more)
-
-
-ASKING = status("401", www_authenticate=f'Basic realm="{SECRET}"')
-#: Code, answer, and what the hint says.
-REFUSED: dict[str, tuple[str, bytes, str]] = {
-    "301": ("fetch.status", status("301", location="https://x.example/"), "not followed"),
-    "304": ("fetch.status", status("304"), "Check the URL."),
-    "401": ("fetch.status", ASKING, "no credential is sent here"),
-    "404": ("fetch.status", status("404"), "Check the URL."),
-    "429": ("fetch.status", status("429"), "Try again later."),
-    "HTML": ("fetch.content_type", http(content_type=f"text/{SECRET}"), "application/json"),
-    "two types": ("fetch.content_type", http(x="1\r\nContent-Type: application/json"), ""),
-    "too much": ("fetch.too_large", http(content_length="99999999"), "key sets are small"),
-    "too many headers": ("fetch.failed", http(x_a=SECRET * 20_000), ""),
-}
-
-
-@pytest.mark.parametrize(("code", "answer", "hint"), REFUSED.values(), ids=REFUSED)
-def test_refused(code: str, answer: bytes, hint: str) -> None:
+@each_case(__file__, "refused", "code", "status", "fields", "hint")
+def test_refused(code: str, status: str, fields: dict[str, str], hint: str) -> None:
     """By its code, with what to do, and not a word of the answer or target of it repeated."""
+    fields = {name: value.replace("LONG", SECRET * 20_000) for name, value in fields.items()}
+    answer = http(SECRET.encode(), status=f"{status} {SECRET}", **fields)
     with serving(answer) as peer, pytest.raises(FetchFailed) as refused:
         fetch_document(peer.url(), LOCAL)
     error = refused.value
@@ -78,15 +62,7 @@ def test_refused(code: str, answer: bytes, hint: str) -> None:
     assert len(peer.requests) == 1  # no redirect followed, nothing tried again
 
 
-LOCALLY = "--insecure-loopback-http"
-OWN = [
-    ("https://127.0.0.1/", "fetch.forbidden_address", LOCALLY),
-    ("https://10.0.0.1/", "fetch.forbidden_address", "networks"),
-    ("http://agent.example/", "fetch.url", LOCALLY),
-]
-
-
-@pytest.mark.parametrize(("url", "code", "hint"), OWN)
+@each_case(__file__, "own", "url", "code", "hint")
 def test_the_way_to_a_server_of_one_s_own_is_told(url: str, code: str, hint: str) -> None:
     """Only where it would help; nothing is resolved or connected to."""
     names, dial = Names(["127.0.0.1"]), NoDial()

@@ -20,7 +20,7 @@ from cardsign.net.fetch import DocumentFetcher
 from cardsign.trust.walk import FetchResult
 from tests.net.internet import Clock, Host, Network, Request
 from tests.net.peers import CARD, PATIENCE, http
-from tests.support import count_calls
+from tests.support import count_calls, each_case
 
 HOST = "https://agent.example"
 URL = f"{HOST}/card.json"
@@ -67,22 +67,7 @@ def test_a_smaller_limit(fetcher: DocumentFetcher, peer: Host) -> None:
     assert conditions(peer) == [None, None]
 
 
-#: What is said of an answer and of the next, and for how long that lasts.
-LASTING: list[tuple[dict[str, str], dict[str, str], int]] = [
-    ({"cache_control": "no-cache, must-revalidate"}, {}, 0),
-    ({"cache_control": 'No-Cache="set-cookie, x", max-age = "60"'}, {}, 0),
-    ({"cache_control": 'Public ,  Max-Age="9", must-revalidate'}, {}, 9),
-    ({"cache_control": "max-age=9\r\nCache-Control: max-age=9", "expires": "0"}, {}, 9),
-    ({"cache_control": "max-age=9\r\nCache-Control: max-age=8"}, {}, 0),
-    ({"age": "1\r\nAge: 1"}, {"age": "young"}, 0),
-    ({"cache_control": "max-age=9"}, {}, 9),
-    ({"cache_control": "no-cache"}, {"cache_control": "max-age=60"}, 60),
-    ({"cache_control": "max-age=60", "age": "59"}, {}, 60),
-    ({}, {}, 300),
-]
-
-
-@pytest.mark.parametrize(("first", "later", "lasts"), LASTING)
+@each_case(__file__, "lasting", "first", "later", "lasts")
 def test_an_unchanged_answer(
     fetcher: DocumentFetcher, peer: Host, clock: Clock, first: Any, later: Any, lasts: int
 ) -> None:

@@ -26,9 +26,11 @@ from cardsign.urls import parse_origin
 from tests.net.internet import Answer, Host, Network, Request, Takeover
 from tests.net.peers import CARD, PATIENCE, Names, NoDial, http
 from tests.net.ways_to_ask import SOON, Call, called, refusal_of
+from tests.support import each_case, read_cases
 
 URL = "https://agent.example/rpc"
 HOME = parse_origin("https://agent.example")
+TABLES = read_cases(__file__)
 
 
 @pytest.fixture
@@ -79,33 +81,19 @@ def test_redirects(call: Call, status: int, network: Network, peer: Host) -> Non
     assert network.dialled == ["agent.example:443"]
 
 
-ELSEWHERE: dict[str, tuple[str, list[Any] | None, str]] = {
-    "another host": ("https://other.example/rpc", [HOME], "fetch.elsewhere"),
-    "another port": ("https://agent.example:8443/rpc", [HOME], "fetch.elsewhere"),
-    "a host below": ("https://a.agent.example/rpc", [HOME], "fetch.elsewhere"),
-    "the host as a user": ("https://agent.example.other.example/", [HOME], "fetch.elsewhere"),
-    "no place given, which is none, not any": (URL, [], "fetch.elsewhere"),
-    "plain http": ("http://agent.example/", None, "fetch.url"),
-    "a user that looks like the host": ("https://agent.example@evil.example/", None, "fetch.url"),
-}
-
-
-@pytest.mark.parametrize(("url", "origins", "code"), ELSEWHERE.values(), ids=ELSEWHERE)
+@each_case(__file__, "elsewhere", "url", "places", "code")
 def test_elsewhere(
-    call: Call, url: str, origins: list[Any] | None, code: str, network: Network, peer: Host
+    call: Call, url: str, places: dict[str, list[str]], code: str, network: Network, peer: Host
 ) -> None:
     """A request to any other place than the given ones is refused before a name is looked up."""
     other = network.host("other.example", http())
-    failure = refusal_of(call, "POST", url, network.settings(), origins=origins)
+    failure = refusal_of(call, "POST", url, network.settings(), **places)
     assert failure.code == code
     assert (network.names, network.dialled, other.streams) == ([], [], [])
     assert call("GET", URL, network.settings(), origins=[HOME]).status_code == 200
 
 
-INSIDE = ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1"]
-
-
-@pytest.mark.parametrize("address", INSIDE)
+@pytest.mark.parametrize("address", TABLES["inside"]["addresses"])
 def test_inside(call: Call, address: str, network: Network, peer: Host) -> None:
     """A name that leads inside is not connected, nor is one that leads there only in part.
 
@@ -152,24 +140,15 @@ def test_what_is_no_http(call: Call, network: Network, peer: Host) -> None:
     assert refusal_of(call, "GET", URL, settings).code == "fetch.failed"
 
 
-TO_REMEMBER = {
-    "set_cookie": "session=1; Path=/",
-    "set_cookie2": "session=1",
-    "refresh": "0; url=https://other.example/",
-    "alt_svc": 'h2="other.example:443"; ma=31536000',
-    "link": "<https://other.example/>; rel=preload",
-    "strict_transport_security": "max-age=31536000; includeSubDomains",
-}
-
-
 def test_nothing_to_remember(network: Network, peer: Host) -> None:
     """What a peer would like the client to keep is not even shown to it; the rest is."""
-    peer.answers = http(x_kept="yes", **TO_REMEMBER)
+    peer.answers = http(x_kept="yes", **TABLES["to_remember"])
     with httpx.Client(transport=GuardedTransport(network.settings())) as client:
         for response in (client.get(URL), client.get(URL)):
             assert response.headers["x-kept"] == "yes"
-            names = {name.replace("_", "-") for name in TO_REMEMBER}
-            assert names.isdisjoint(response.headers)
+            assert not any(
+                name.replace("-", "_") in TABLES["to_remember"] for name in response.headers
+            )
         assert not client.cookies
     assert all("cookie" not in request.headers for request in peer.requests)
     assert network.dialled == ["agent.example:443"] * 2

@@ -80,24 +80,10 @@ def test_hostile_and_honest(ask: Ask, start: str, again: str, code: str, honest:
 
 # ------------------------------------------------------------------------------ TLS
 
-AGENT, NO_NAME = "agent.example", "Hostname mismatch"
-#: The host that is asked, the names of the certificate, how that is made, and what is wrong.
-CERTIFICATES: dict[str, tuple[str, str, dict[str, Any], str]] = {
-    "another name": (AGENT, "evil.example", {}, NO_NAME),
-    "the address instead of the name": (AGENT, "127.0.0.1", {}, NO_NAME),
-    "the name instead of the address": ("127.0.0.1", AGENT, {}, "IP address mismatch"),
-    "a name one label below": (AGENT, "a.agent.example", {}, NO_NAME),
-    "expired": (AGENT, AGENT, {"days": (-9, -1)}, "expired"),
-    "not yet valid": (AGENT, AGENT, {"days": (1, 9)}, "not yet valid"),
-    "self-signed": (AGENT, AGENT, {"self_signed": True}, "self-signed"),
-    "of an authority that the system does not know": (AGENT, AGENT, {}, "local issuer"),
-    "of the name": (AGENT, AGENT, {}, ""),
-    "of an address": ("127.0.0.1", "127.0.0.1", {}, ""),
-    "of an IPv6 address, without brackets": ("[::1]", "::1", {}, ""),
-}
+AGENT = "agent.example"
 
 
-@pytest.mark.parametrize(("host", "name", "made", "words"), CERTIFICATES.values(), ids=CERTIFICATES)
+@each_case(__file__, "certificates", "host", "name", "made", "words")
 def test_certificates(
     ask: Ask, host: str, name: str, made: dict[str, Any], words: str, authority: Authority
 ) -> None:

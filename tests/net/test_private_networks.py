@@ -28,10 +28,10 @@ from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
 from tests.net.internet import Network
 from tests.net.peers import LOCAL, http, read_head, speaking
-from tests.net.ways_to_ask import Call, called
+from tests.net.ways_to_ask import SOON, Call, called
 from tests.publish.publications import PUBLIC, sign
 from tests.statements.making import NOW, key
-from tests.support import codes, put
+from tests.support import codes, each_case, put, read_cases
 from tests.trust.histories import keyset
 
 INSIDE = "https://tides.example"  # resolves to a private address
@@ -80,15 +80,11 @@ def office(network: Network) -> Network:
 
 # ------------------------------------------------------------------ by networks
 
-METADATA = """
-100.100.100.200 169.254.169.254 169.254.170.2 fd00:42::42 fd00:c1::a9fe:a9fe fd00:ec2::23
-fd00:ec2::254 fd20:ce::254 ::ffff:169.254.169.254 ::ffff:100.100.100.200
-64:ff9b::169.254.169.254 64:ff9b::100.100.100.200
-"""
+METADATA = read_cases(__file__)["metadata"]["addresses"]
 EVERYTHING = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
-@pytest.mark.parametrize("text", METADATA.split())
+@pytest.mark.parametrize("text", METADATA)
 def test_no_network_of_the_policy_holds_a_clouds_metadata(text: str, network: Network) -> None:
     """Whatever the operator wrote, and the hint does not advise to write it."""
     address = ip_address(text)
@@ -205,7 +201,7 @@ class Proxy:
     asked: list[str] = field(default_factory=list)
     heads: list[bytes] = field(default_factory=list)
     answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
-    behind: Callable[[str], Callable[[socket.socket], None]] | None = None
+    behind: Callable[[str], Callable[[socket.socket], object]] | None = None
 
     def speak(self, connection: socket.socket) -> None:
         head = read_head(connection)
@@ -299,32 +295,20 @@ def test_a_proxy_cannot_answer_for_the_peer(
         assert verdict(outside(office), issuer(proxy=proxy.origin)) == "indeterminate fetch.tls"
 
 
-ANSWERS: dict[str, bytes | None] = {
-    "a refusal": b"HTTP/1.1 407 \x1b[2Jgive me a password\r\n\r\n",
-    "a redirect": b"HTTP/1.1 302 There\r\nLocation: https://vault.example/\r\n\r\n",
-    "no gateway": b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
-    "no HTTP": b"220 smtp.example ready\r\n",
-    "a head without end": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000,
-    "nothing": b"",
-    "silence": None,
-}
-
-
-@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_a_proxy_that_does_not_connect(answer: bytes | None, office: Network, proxy: Proxy) -> None:
+@each_case(__file__, "proxies", "answer", "code")
+def test_a_proxy_that_does_not_connect(
+    answer: str, code: str, office: Network, proxy: Proxy
+) -> None:
     """One of our own errors, without its words and in time; nobody is asked directly instead."""
     done = threading.Event()
-    proxy.answer, proxy.behind = answer or b"", None
-    if answer is None:
-        proxy.behind = lambda name: lambda connection: assert_quiet(done)
-    settings = replace(outside(office), total_timeout=120 if answer is not None else 0.3)
+    proxy.answer, proxy.behind = answer.replace("LONG", "x" * 200_000).encode(), None
+    settings = outside(office)
+    if code == "fetch.timeout":
+        proxy.behind = lambda name: lambda connection: done.wait(60)
+        settings = replace(settings, total_timeout=SOON)
     report = verifier(settings, issuer(proxy=proxy.origin)).look_up(INSIDE).report
     done.set()
-    assert codes(report) == ["fetch.failed" if answer is not None else "fetch.timeout"]
+    assert codes(report) == [code]
     assert report.reasons[0].message.isprintable()
     assert "password" not in report.reasons[0].message
     assert proxy.asked == ["tides.example:443"]
-
-
-def assert_quiet(done: threading.Event) -> None:
-    assert done.wait(60)

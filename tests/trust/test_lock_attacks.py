@@ -26,7 +26,7 @@ from cardsign.trust.walk import SuppliedStatements, read_supplied
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
 from tests.statements.making import NOW, TIDES
-from tests.support import codes
+from tests.support import codes, fail_with
 from tests.trust.histories import opened
 
 CARD = TIDES.card_members()
@@ -48,6 +48,12 @@ def policy(tmp_path: Path) -> Path:
     path.write_text("# whom we trust\nformat = 1\n")
     enrol(path, FIRST)
     return path
+
+
+@pytest.fixture
+def lock(policy: Path) -> Path:
+    """The policy's lock."""
+    return policy.with_suffix(".lock")
 
 
 def enrol(path: Path, statement: bytes) -> None:
@@ -73,11 +79,10 @@ def verdict(policy: Path, keysets: list[bytes], releases: list[bytes], **options
     return verifier(policy, **options).examine(SIGNED, statements=statements, issuer="tides")
 
 
-def update(policy: Path, keysets: list[bytes], releases: list[bytes]) -> tuple[str, ...]:
+def update(policy: Path, statements: SuppliedStatements) -> tuple[str, ...]:
     """What `trust update` does with these statements."""
     updater = verifier(policy)
-    session = updater.session(updater.policy.issuer("tides"))
-    session.resolve(given(keysets, releases), NOW)
+    updater.session(updater.policy.issuer("tides")).resolve(statements, NOW)
     return updater.raise_lock()
 
 
@@ -129,17 +134,6 @@ def test_a_process_that_walks_again_leaves_the_cache_whole(policy: Path) -> None
     assert verdict(policy, [], []).verdict == "trusted"
 
 
-def test_daily_releases_make_no_difference_in_git(policy: Path) -> None:
-    update(policy, [FIRST], [release(FIRST, seq=6, floor={TIDES.url: 5})])
-    before = policy.with_suffix(".lock").read_bytes()
-    daily = release(FIRST, seq=7, floor={TIDES.url: 5}, iat=TIDES.t0 + 60)
-    assert update(policy, [FIRST], [daily]) == ()
-    assert policy.with_suffix(".lock").read_bytes() == before
-    raising = release(FIRST, seq=8, floor={TIDES.url: 6}, iat=TIDES.t0 + 90)
-    assert update(policy, [FIRST], [raising]) == ("tides",)
-    assert read_lock(policy.with_suffix(".lock"))["tides"].floor == {TIDES.url: 6}
-
-
 # -------------------------------------------------------------- the walk passes through the lock
 
 DAY = 86400
@@ -160,7 +154,12 @@ STATEMENTS = {
     "revokes-rel2": release(FIRST, "rel", seq=6, revoked=[TIDES.thumbprint("rel2")]),
     "by-rel2": release(FIRST, "rel2", seq=7),
     "floor-6": release(FIRST, seq=6, floor={TIDES.url: 6}),
+    "floor-5": release(FIRST, seq=6, floor={TIDES.url: 5}),
+    "daily": release(FIRST, seq=7, floor={TIDES.url: 5}, iat=TIDES.t0 + 60),
+    "raising": release(FIRST, seq=8, floor={TIDES.url: 6}, iat=TIDES.t0 + 90),
     "card-5": release(FIRST, seq=7, cards=LATER),
+    "card-6": release(FIRST, seq=6, floor={TIDES.url: 6}, cards=LATER),
+    "card-6-under-1.2": release(SECOND, seq=6, floor={TIDES.url: 6}, cards=LATER),
     "under-1.2": release(SECOND, seq=1, cards=ANEW),
     "under-1.3": release(THIRD, seq=9),
     "under-stolen": release(STOLEN, seq=99),
@@ -187,21 +186,32 @@ def test_the_lock_alone_decides(policy: Path, row: str) -> None:
     replaced opens an epoch, and of two branches the digests that lead to the lock tell which is
     ours. The roots may begin anew, and the owner recovers from a thief's branch."""
     locked, shown, expected, code = (cell.split() for cell in row.split("|"))
-    updater = verifier(policy)
-    session = updater.session(updater.policy.issuer("tides"))
-    session.resolve(read_supplied([STATEMENTS[name] for name in locked]), NOW)
-    assert updater.raise_lock() == ("tides",)
+    assert update(policy, read_supplied([STATEMENTS[name] for name in locked])) == ("tides",)
     reader, statements = verifier(policy, cache=Memory()), [STATEMENTS[name] for name in shown]
     report = reader.examine(SIGNED, statements=statements, issuer="tides")
     assert ([report.verdict], {*code} - {*codes(report)}) == (expected, set())
 
 
-def test_a_fork_of_what_is_locked_raises_nothing(policy: Path) -> None:
-    """Whoever is shown the other branch keeps the lock as it was."""
-    update(policy, [FIRST, SECOND], [])
-    before = policy.with_suffix(".lock").read_bytes()
-    assert update(policy, [FIRST, OTHER_SECOND], []) == ()
-    assert policy.with_suffix(".lock").read_bytes() == before
+#: What is shown to one process after another, and whether that raises the lock.
+RAISES = """
+yes 1.1 floor-5 | no 1.1 daily | yes 1.1 raising
+yes 1.1 1.2     | no 1.1 1.2-other
+yes 1.1 card-6  | yes 1.1 1.2 card-6-under-1.2
+"""
+
+
+@pytest.mark.parametrize("row", RAISES.strip().split("\n"))
+def test_what_raises_the_lock(policy: Path, lock: Path, row: str) -> None:
+    """Daily releases make no difference in git, nor does a fork of what is locked. A floor that
+    stays is locked under the next keyset, too: else a release under that could lower it."""
+    for step in row.split("|"):
+        answer, *names = step.split()
+        statements, earlier = [STATEMENTS[name] for name in names], lock.read_bytes()
+        assert update(policy, read_supplied(statements)) == ("tides",) * (answer == "yes")
+        assert (lock.read_bytes() == earlier) is (answer == "no")
+        if answer == "yes" and not names[-1].startswith("1."):
+            locked, newest = read_lock(lock)["tides"], read_release(statements[-1])
+            assert (locked.release, locked.floor) == (newest.order, newest.floor)
 
 
 def test_a_clock_that_was_set_back_raises_nothing(policy: Path) -> None:
@@ -222,7 +232,7 @@ def test_what_was_kept_for_a_pin_is_kept_from_the_next_one_on(policy: Path, tmp_
     """The walk reaches the same keyset, so that a verdict needs no network (L6)."""
     cache = tmp_path / "statements"
     verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)], cache=cache)
-    update(policy, [FIRST, SECOND], [])
+    update(policy, given([FIRST, SECOND], []))
     assert move_pin(read_policy(policy), "tides", NOW, cache)[1]
     anchor = read_policy(policy).issuer("tides").anchor
     assert isinstance(anchor, KeysetAnchor)
@@ -233,48 +243,44 @@ def test_what_was_kept_for_a_pin_is_kept_from_the_next_one_on(policy: Path, tmp_
 
 def test_git_merges_entries_and_marks_conflicts(tmp_path: Path) -> None:
     """Each branch raises one of two neighbours: a merge. Both raise one: lock.malformed."""
-    lock = tmp_path / "trust.lock"
-    ids = [read_keyset(FIRST).id, read_keyset(TIDES.keyset_after(FIRST)).id]
+    old, new = (read_keyset(statement).id for statement in (FIRST, SECOND))
 
-    def git(*words: str) -> int:
-        setting = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"]
-        run = subprocess.run(["git", *setting, *words], cwd=tmp_path, capture_output=True)
-        return run.returncode
+    def merge(ours: dict[str, Floor], theirs: dict[str, Floor]) -> tuple[int, Path]:
+        locks = [tmp_path / f"{len([*tmp_path.iterdir()])}-{side}.lock" for side in "abc"]
+        for lock, floors in zip(locks, (ours, {}, theirs), strict=True):
+            raise_lock(lock, {name: Floor(old) for name in ("acme", "north", "tides")} | floors)
+        merged = subprocess.run(["git", "merge-file", "-q", *locks])
+        return merged.returncode, locks[0]
 
-    def branch(name: str, floors: dict[str, Floor]) -> None:
-        git("checkout", "-qb", name, "main")
-        raise_lock(lock, floors)
-        git("add", "trust.lock")
-        git("commit", "-qm", name)
-
-    git("init", "-q", "-b", "main")
-    git("commit", "-qm", "empty", "--allow-empty")
-    branch("begin", {name: Floor(ids[0]) for name in ("acme", "north", "tides")})
-    git("branch", "-qf", "main")
-    branch("acme", {"acme": Floor(ids[1])})
-    branch("north", {"north": Floor(ids[1])})
-    assert git("merge", "-q", "acme", "-m", "merge") == 0
+    conflicts, lock = merge({"acme": Floor(new)}, {"north": Floor(new)})
     pins = {name: floor.keyset for name, floor in read_lock(lock).items()}
-    assert pins == {"acme": ids[1], "north": ids[1], "tides": ids[0]}
-    branch("seven", {"tides": Floor(ids[1], 7)})
-    branch("nine", {"tides": Floor(ids[1], 9)})
-    assert git("merge", "-q", "seven", "-m", "merge") != 0
+    assert (conflicts, pins) == (0, {"acme": new, "north": new, "tides": old})
+    conflicts, lock = merge({"tides": Floor(new, 7)}, {"tides": Floor(new, 9)})
     with pytest.raises(UsageFault) as fault:
         read_lock(lock)
-    assert fault.value.code == "lock.malformed"
+    assert (conflicts, fault.value.code) == (1, "lock.malformed")
     assert "take either side of a conflict" in fault.value.hint
 
 
-def test_several_locks_count_by_their_maximum_and_a_fork_blocks_one_issuer(policy: Path) -> None:
+def test_several_locks_count_by_their_maximum_and_a_fork_blocks_one_issuer(
+    policy: Path, lock: Path
+) -> None:
     volume = policy.parent / "volume.lock"
     raise_lock(volume, {"tides": Floor(read_keyset(SECOND).id)})
-    both = [policy.with_suffix(".lock"), volume]
-    report = verdict(policy, [FIRST], [release(FIRST, seq=9)], lock=both, cache=Memory())
+    newest = [release(FIRST, seq=9)]
+    report = verdict(policy, [FIRST], newest, lock=[lock, volume], cache=Memory())
     assert "statement.rollback" in codes(report)
-    other = TIDES.keyset_after(FIRST, exp=TIDES.t0 + 50 * 86400)
-    raise_lock(policy.with_suffix(".lock"), {"tides": Floor(read_keyset(other).id)})
+    raise_lock(lock, {"tides": Floor(read_keyset(OTHER_SECOND).id)})
     with pytest.raises(UsageFault, match=r"^statement\.fork: "):
-        verdict(policy, [FIRST, SECOND], [], lock=both)
+        verdict(policy, [FIRST, SECOND], [], lock=[lock, volume])
+
+
+def long_history(length: int) -> list[bytes]:
+    """The first keyset and those that follow it."""
+    history = [FIRST]
+    while len(history) < length:
+        history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + DAY))
+    return history
 
 
 def _raise_many(lock: Path, number: int, pins: list[KeysetId]) -> None:
@@ -288,10 +294,7 @@ def _raise_many(lock: Path, number: int, pins: list[KeysetId]) -> None:
 def test_five_processes_raise_one_lock(tmp_path: Path) -> None:
     """No update is lost: each entry is raised once, so a lost one stays lost."""
     lock = tmp_path / "trust.lock"
-    history = [FIRST]
-    for _ in range(7):
-        history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + 86400))
-    pins = [read_keyset(statement).id for statement in history]
+    pins = [read_keyset(statement).id for statement in long_history(8)]
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=_raise_many, args=(lock, n, pins)) for n in range(5)]
     for worker in workers:
@@ -304,21 +307,17 @@ def test_five_processes_raise_one_lock(tmp_path: Path) -> None:
     assert entries["shared"] == Floor(pins[7], 7)
 
 
-def test_a_read_only_disk(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_disk(policy: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verifying needs no write at all; raising says so. (Root ignores modes, hence the patch.)"""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(30, os.strerror(30))
-
-    monkeypatch.setattr(os, "replace", refuse)
-    monkeypatch.setattr(os, "mkdir", refuse)
-    before = policy.with_suffix(".lock").read_bytes()
+    for call in ("replace", "mkdir"):
+        monkeypatch.setattr(os, call, fail_with(30))
+    earlier = lock.read_bytes()
     report = verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)])
     assert report.verdict == "trusted"
     with pytest.raises(FileFault) as fault:
-        update(policy, [FIRST, SECOND], [])
+        update(policy, given([FIRST, SECOND], []))
     assert (fault.value.code, fault.value.exit_status) == ("file.unwritable", 2)
-    assert policy.with_suffix(".lock").read_bytes() == before
+    assert lock.read_bytes() == earlier
 
 
 # -------------------------------------------------------------- the cache
@@ -333,54 +332,45 @@ def test_a_cache_of_another_owner_is_empty(policy: Path) -> None:
     assert verifier(policy).examine(SIGNED, issuer="tides").answers.integrity == "unknown"
 
 
-@pytest.mark.parametrize("poison", ["junk", "other issuer", "huge", "link", "unsigned"])
-def test_a_poisoned_cache_brings_no_trust(policy: Path, poison: str) -> None:
-    other = FakeIssuer(NOW) if poison == "other issuer" else TIDES
-    stranger = FakeIssuer(NOW)
-    second = stranger.keyset_after(FIRST)  # signed by other roots
-    data = {
-        "junk": b"\x00[[[",
-        "other issuer": json.dumps([other.keyset().decode()]).encode(),
-        "huge": b"[" + b" " * 10_000_000 + b"]",
-        "link": b"",
-        "unsigned": json.dumps([FIRST.decode(), second.decode()]).encode(),
-    }[poison]
-    cache = policy.parent / "cache" / digest_of(FIRST)
-    cache.mkdir(parents=True)
-    path = cache / f"{digest_of(FIRST)}.json"
-    path.symlink_to("/dev/zero") if poison == "link" else path.write_bytes(data)
+STRANGER = FakeIssuer(NOW)
+
+
+def listing(*statements: bytes) -> bytes:
+    """The file of the cache that holds these."""
+    return json.dumps([statement.decode() for statement in statements]).encode()
+
+
+POISON: dict[str, bytes | None] = {
+    "junk": b"\x00[[[",
+    "another issuer's": listing(STRANGER.keyset()),
+    "huge": b"[" + b" " * 10_000_000 + b"]",
+    "a link": None,
+    "by other roots": listing(FIRST, STRANGER.keyset_after(FIRST)),
+}
+
+
+@pytest.mark.parametrize("data", POISON.values(), ids=POISON)
+def test_a_poisoned_cache_brings_no_trust(policy: Path, data: bytes | None) -> None:
+    path = policy.parent / "cache" / digest_of(FIRST) / f"{digest_of(FIRST)}.json"
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/dev/zero") if data is None else path.write_bytes(data)
     report = verdict(policy, [FIRST], [release(FIRST, seq=5)])
-    assert report.verdict == "trusted"
-    assert report.keyset.label == "1.1"
+    assert (report.verdict, report.keyset.label) == ("trusted", "1.1")
 
 
 def test_two_policies_share_the_cache_and_nothing_else(policy: Path, tmp_path: Path) -> None:
     verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)])
-    folder = tmp_path / "two"
-    folder.mkdir()
-    stranger = folder / "trust.toml"
-    stranger.write_text("format = 1\n")
-    fake = FakeIssuer(NOW)
-    enrol(stranger, fake.keyset(**PAST))
-    judge = Verifier(stranger, cache=policy.parent / "cache", clock=lambda: NOW)
-    assert judge.examine(SIGNED, issuer="tides").verdict == "indeterminate"
+    other = tmp_path / "other.toml"
+    other.write_text("format = 1\n")
+    enrol(other, STRANGER.keyset(**PAST))
+    assert verifier(other).examine(SIGNED, issuer="tides").verdict == "indeterminate"
 
 
 # -------------------------------------------------------------- more on raising
 
 
-def test_a_floor_that_stays_is_locked_under_the_next_keyset_too(policy: Path) -> None:
-    """Else a release under that keyset could lower it."""
-    for keysets in ([FIRST], [FIRST, SECOND]):
-        statement = release(keysets[-1], seq=6, floor={TIDES.url: 6}, cards=LATER)
-        assert update(policy, keysets, [statement]) == ("tides",)
-        locked = read_lock(policy.with_suffix(".lock"))["tides"]
-        assert (locked.release, locked.floor) == (read_release(statement).order, {TIDES.url: 6})
-
-
-def test_a_raise_by_a_verifier_that_missed_a_revocation_keeps_it(policy: Path) -> None:
+def test_a_raise_by_a_verifier_that_missed_a_revocation_keeps_it(policy: Path, lock: Path) -> None:
     """One process saw release 6, another only the thief's release 7: the higher floors count."""
-    lock = policy.with_suffix(".lock")
     thumbprint = TIDES.thumbprint("card")
     floors = {TIDES.url: 6}
     revoking = read_release(release(FIRST, "rel", seq=6, revoked=[thumbprint], floor=floors))
@@ -402,9 +392,7 @@ def test_steps_of_the_cache_do_not_count_among_those_of_a_refresh(
 ) -> None:
     """One process gets as many steps far as a refresh has, the next one to the end."""
     monkeypatch.setattr("cardsign.trust.session.MAX_STEPS", 6)
-    history = [FIRST]
-    for _ in range(9):
-        history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + 86400))
+    history = long_history(10)
     current = release(history[-1], seq=5)
     first = verdict(policy, history, [current])
     assert (first.keyset.label, first.verdict) == ("1.7", "indeterminate")
