@@ -1,18 +1,22 @@
-"""The guide for httpx, FastAPI and a2a-sdk: true against an agent over TLS.
+"""The guides for httpx, FastAPI, a2a-sdk and serving: true against an agent, over TLS.
 
-The code runs as the page shows it. The agent is reached by the proxy that the policy names, over
-real sockets, so that ``https://agent.example`` leads to this machine.
+The code runs as the pages show it. Only ports and certificates are this machine's: an agent is
+reached by the proxy that a policy names, so that ``https://agent.example`` leads here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
+import shlex
 import socket
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -23,10 +27,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cardsign import JwkSet, NotTrusted, canonicalize, discover, verify_card
 from cardsign.jose.keys import PublicKey
 from cardsign.urls import CARD_PATH
+from tests.cli.conftest import Cardsign
+from tests.cli.conftest import cardsign as cardsign
 from tests.net.authorities import Authority
-from tests.net.internet import Host, Network, Request
+from tests.net.internet import Host, Network, Request, hand_on
 from tests.net.peers import http, read_head, speaking
 from tests.publish.publications import PUBLIC, sign
+from tests.server.programs import ROOT, asking, nginx
 from tests.statements.making import key
 
 pytestmark = pytest.mark.needs_a2a
@@ -49,6 +56,19 @@ def answer(request: Request, **outcome: Any) -> bytes:
     return http(json.dumps({"jsonrpc": "2.0", "id": call["id"], **outcome}).encode())
 
 
+@contextlib.contextmanager
+def proxying(name: str, speak: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A proxy that lets `speak` answer for a host, and its port."""
+
+    def proxy(connection: socket.socket) -> None:
+        assert read_head(connection).startswith(f"CONNECT {name}:443 ".encode())
+        connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        speak(connection)
+
+    with speaking(proxy) as port:
+        yield port
+
+
 @pytest.fixture
 def agent(
     network: Network, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -56,12 +76,7 @@ def agent(
     """The agent behind a proxy, and a folder with a policy that names both."""
     host = network.host("agent.example", {CARD_PATH: http(sign(CARD, key("card"))), "/a2a": answer})
 
-    def proxy(connection: socket.socket) -> None:
-        assert read_head(connection).startswith(b"CONNECT agent.example:443 ")
-        connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        host.serve(connection)
-
-    with speaking(proxy) as port:
+    with proxying("agent.example", host.serve) as port:
         public = ", ".join(f'{k} = "{v}"' for k, v in key("card").public.jwk().items())
         (tmp_path / "trust.toml").write_text(
             'format = 1\n[[issuer]]\nname = "agent"\norigins = ["https://agent.example"]\n'
@@ -173,3 +188,76 @@ def test_who_migrates_keeps_scripts() -> None:
         verify(name="Pirates")
     with pytest.raises(NotTrusted, match=r"^sig\.crit"):
         verify(detached=True)  # as the page says
+
+
+# ------------------------------------------------------------------ ten minutes
+
+PAGE = (ROOT / "docs/guides/serve.md").read_text("utf-8")
+SECTION = PAGE.partition("## Ten minutes")[2].partition("\n## ")[0]
+BOTH = {**PUBLIC, "capabilities": {"extendedAgentCard": True, "streaming": True}}
+HELLO = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": HELLO}}
+
+
+def blocks(language: str) -> list[str]:
+    """What the section shows in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", SECTION, re.DOTALL | re.MULTILINE)
+
+
+def commands(block: str) -> list[list[str]]:
+    """The words of each line that a reader types."""
+    lines = block.replace("$(cat token)", "TOKEN").splitlines()
+    return [shlex.split(line.removeprefix("$ ")) for line in lines]
+
+
+@pytest.mark.needs_nginx
+@pytest.mark.usefixtures("cheap")
+def test_a_new_operator_has_both_cards_in_front_of_the_agent(
+    cardsign: Cardsign, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its callers see them; the agent answers; a verifier trusts the card."""
+    from tests.integrations.sdk_agent import sdk_agent
+
+    def type_in(words: list[str]) -> str:
+        ended = cardsign(*words[1:])
+        assert (words[0], ended.status) == ("cardsign", 0), ended.err
+        return ended.text
+
+    begin, publish, look, verify = map(commands, blocks("console"))
+    (second,), (code,), (config,) = blocks("text"), blocks("python"), blocks("nginx")
+    Path("card.json").write_text(json.dumps(BOTH))
+    Path("partners.json").write_text(json.dumps({**BOTH, "description": "For partners."}))
+    assert begin[0][0] == "export"  # of the passphrase, which the fixture has
+    type_in(begin[1])
+    with Path("cardsign.toml").open("a") as settings:
+        settings.write(second)
+    for words in publish:
+        type_in(words)
+
+    def mount(app: Any, card: dict[str, Any]) -> Any:
+        monkeypatch.setitem(sys.modules, "my_agent", SimpleNamespace(app=app))
+        names: dict[str, Any] = {}
+        exec(code, names)
+        return names["app"]
+
+    with sdk_agent(lambda port: BOTH, wrap=mount) as agent:
+        places = {"127.0.0.1:8080": f"127.0.0.1:{agent.port}"}
+        assert "127.0.0.1:8080" in config
+        with nginx(tmp_path, authority, config, **places) as url, asking(authority) as http:
+            token = Path("token").read_text().strip()
+            for words, file in zip(look, ("signed.json", "partners.signed.json"), strict=True):
+                fields = [word.replace("TOKEN", token).split(": ") for word in words[2:-1]]
+                asked = words[-1].replace("https://tides.example", url)
+                assert http.get(asked, headers=dict(fields)).content == Path(file).read_bytes()
+            answer = http.post(f"{url}/a2a", json=CALL, headers={"A2A-Version": "1.0"})
+            assert "you said: hello" in answer.text
+            behind = httpx.URL(url).port or 0
+            add, check = verify
+            type_in(add)
+            with proxying("tides.example", lambda c: hand_on(c, behind)) as port:
+                trust = Path("trust.toml")
+                through = f'\nproxy = "http://127.0.0.1:{port}"\norigins ='
+                trust.write_text(trust.read_text().replace("\norigins =", through, 1))
+                (tmp_path / "ca.pem").write_text(authority.pem())
+                monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+                assert "trusted" in type_in([*check, "--trust", "trust.toml"])

@@ -25,8 +25,8 @@ from cardsign.testing.conformance import (  # noqa: E402
     read_cases,
     run_cases,
 )
+from tests.interop.interop_page import header, line, prose, rewrite  # noqa: E402
 from tests.interop.judges import Judge, JudgeFailed  # noqa: E402
-from tests.interop.pages import header, line, prose, rewrite  # noqa: E402
 from tests.interop.roster import PROGRAMS, VERIFIERS, Verifier  # noqa: E402
 from tests.tools import name_judges  # noqa: E402
 

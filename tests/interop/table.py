@@ -22,8 +22,11 @@ sys.path.insert(0, str(ROOT))
 
 from cardsign import PrivateKey  # noqa: E402
 from tests.interop import exceptions  # noqa: E402
-from tests.interop.interop_page import parts, record  # noqa: E402
-from tests.interop.pages import rewrite  # noqa: E402
+from tests.interop.interop_page import (  # noqa: E402
+    parts,
+    record,
+    rewrite,
+)
 from tests.interop.population import CLASSES, Sample, population  # noqa: E402
 from tests.interop.roster import PROGRAMS, Program  # noqa: E402
 from tests.interop.trial import Row, Trial  # noqa: E402
