@@ -157,11 +157,6 @@ class Case:
     command: Step
     again: frozenset[str] = frozenset()
 
-    def prepare(self, root: Path) -> None:
-        """Make the folder."""
-        for step in self.earlier:
-            step(root)
-
 
 EXISTS = frozenset({"file.exists"})
 ONCE = frozenset({"keystore.duplicate_key", "keystore.illegal_transition"})

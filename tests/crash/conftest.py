@@ -58,7 +58,8 @@ def prepared(ground: Path) -> Folder:
             made[steps] = Path(mkdtemp(dir=ground))
             with pytest.MonkeyPatch.context() as patch:
                 stop_clock(patch, after(0))
-                CASES[case].prepare(made[steps])
+                for step in steps:
+                    step(made[steps])
         return Path(shutil.copytree(made[steps], target))
 
     return prepare

@@ -39,6 +39,8 @@ from tests.keys.elsewhere import refusal
 from tests.publish.publications import put_in_place
 from tests.support import PORTABLE, dump
 
+pytestmark = pytest.mark.usefixtures("cheap")
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, SCRYPT_N, open_envelope, open_sealed, seal
 from tests.keys.elsewhere import fault, refusal
 from tests.keys.states import FIRST, SECOND
-from tests.support import cheap_envelopes
+from tests.support import cheap_envelopes, dump, edited
 
 LABEL = {"kid": "card-2026", "alg": "ES256", "thumbprint": "t" * 43}
 SECRET = b"a private key that must not be seen"
@@ -25,17 +25,9 @@ def sealed(passphrase: bytes = b"passphrase", *, secret: bytes = SECRET, **label
         return seal(secret, passphrase, SimpleNamespace(**{**LABEL, **label}))  # type: ignore[arg-type]
 
 
-def edited(path: str, value: Any) -> bytes:
-    """An envelope of which one member, `kdf.n` say, has been replaced."""
-    document = json.loads(sealed())
-    *parents, name = path.split(".")
-    place = document
-    for parent in parents:
-        place = place[parent]
-    place[name] = value
-    if value is None:
-        del place[name]
-    return json.dumps(document).encode()
+def altered(path: str, value: Any) -> bytes:
+    """An envelope of which one member has been replaced, or with None taken out."""
+    return dump(edited(json.loads(sealed()), [(path,) if value is None else (path, value)]))
 
 
 @given(
@@ -65,29 +57,29 @@ def test_a_wrong_passphrase_opens_nothing(passphrase: bytes) -> None:
 
 
 ALTERED = {
-    **{"kid": "card-2027", "alg": "RS256", "thumbprint": "u" * 43, "kdf.n": 4},
-    **{"kdf.salt": "A" * 22, "nonce": "A" * 16, "ciphertext": "A" * 80},
+    **{"/kid": "card-2027", "/alg": "RS256", "/thumbprint": "u" * 43, "/kdf/n": 4},
+    **{"/kdf/salt": "A" * 22, "/nonce": "A" * 16, "/ciphertext": "A" * 80},
 }
 
 
-@pytest.mark.parametrize(("path", "value"), [*ALTERED.items(), ("ciphertext", "")])
+@pytest.mark.parametrize(("path", "value"), [*ALTERED.items(), ("/ciphertext", "")])
 def test_an_altered_file_does_not_open(path: str, value: Any) -> None:
     """Every member is bound; the alteration looks like a wrong passphrase."""
     words = "or its file was changed"
-    code = refusal(open_envelope, edited(path, value), b"passphrase", match=words)
+    code = refusal(open_envelope, altered(path, value), b"passphrase", match=words)
     assert code == "passphrase.wrong"
 
 
 MALFORMED: dict[str, list[Any]] = {
-    **{"kid": [None, 1], "thumbprint": [None], "extra": ["member"]},
-    **{"format": [None, 0, "1", True], "kdf": ["scrypt"], "kdf.name": ["argon2id"]},
-    **{"kdf.salt": [None, "AA=="], "kdf.extra": [1], "cipher": ["AES-256-CBC", "NONE"]},
-    **{"nonce": ["AA", "+" * 16], "ciphertext": [[1]]},
+    **{"/kid": [None, 1], "/thumbprint": [None], "/extra": ["member"]},
+    **{"/format": [None, 0, "1", True], "/kdf": ["scrypt"], "/kdf/name": ["argon2id"]},
+    **{"/kdf/salt": [None, "AA=="], "/kdf/extra": [1], "/cipher": ["AES-256-CBC", "NONE"]},
+    **{"/nonce": ["AA", "+" * 16], "/ciphertext": [[1]]},
     # An unreasonable cost, too.
-    "kdf.n": ["2", 2.0, True, 2**30, 2**18, 3, 1, 0, -2],
-    **{"kdf.r": [9, 0, 2**30, 8.0], "kdf.p": [2, 0, True]},
+    "/kdf/n": ["2", 2.0, True, 2**30, 2**18, 3, 1, 0, -2],
+    **{"/kdf/r": [9, 0, 2**30, 8.0], "/kdf/p": [2, 0, True]},
 }
-FILES = [edited(path, value) for path, values in MALFORMED.items() for value in values]
+FILES = [altered(path, value) for path, values in MALFORMED.items() for value in values]
 FILES += [b"", b"{", b"[]", b'{"format": 1, "format": 1}', b"0\x82"]
 FILES += [b" " * (MAX_ENVELOPE_BYTES + 1)]
 
@@ -116,7 +108,7 @@ def test_an_envelope_opens_for_its_own_key_alone() -> None:
 
 def test_a_newer_format_is_not_guessed_at() -> None:
     """The person is told to upgrade, not that the file is broken."""
-    assert refusal(open_envelope, edited("format", 2), b"passphrase") == "keystore.newer_format"
+    assert refusal(open_envelope, altered("/format", 2), b"passphrase") == "keystore.newer_format"
 
 
 @given(st.binary())

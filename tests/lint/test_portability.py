@@ -9,12 +9,10 @@ import pytest
 
 from cardsign.card.profiles import canonicalize
 from cardsign.errors import CardRefused, JsonRefused
-from cardsign.findings import describe_code
 from cardsign.jose.keys import PrivateKey
 from cardsign.lint.cards import RULES as ALL_RULES
 from cardsign.lint.cards import lint_card
 from cardsign.lint.portability import fix
-from cardsign.lint.rules import describe_finding
 from tests.support import (
     LAX,
     OLD,
@@ -87,24 +85,6 @@ def test_every_finding_of_a_card_is_there() -> None:
         ("portable.empty-value", "/iconUrl"),
         ("portable.unknown-member", "/x-berth"),
     ]
-
-
-def test_a_finding_for_programs() -> None:
-    """All that its rule says stands beside the place."""
-    (finding,) = unportable(put(PORTABLE, "/iconUrl", ""))
-    text = describe_code("portable.empty-value")
-
-    assert describe_finding(finding) == {
-        "code": "portable.empty-value",
-        "severity": "note",
-        "path": "/iconUrl",
-        "line": None,
-        "column": None,
-        "message": 'is ""',
-        "why": text.why,
-        "hint": text.fix,
-        "fixable": False,
-    }
 
 
 # Fixing: what is fixed, what never is, and what comes out.

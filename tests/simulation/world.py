@@ -35,9 +35,6 @@ from tests.support import read_statements_once
 RULES: tuple[Demand, ...] = ("one good signature", "every signature")
 FORGED_LIFE = timedelta(days=14)  # the most that a release may last
 ROOTED = 5
-LONGEST = "a thief of a card key, by who keeps a JWK Set for the longest"
-WITHHELD = "a thief of a card key, by who gets no newer statements"
-WITHHELD_OF_BOTH = "a thief of a card and a release key, by who gets no newer statements"
 PLAIN = 260  # moments, evenly spread, at which somebody verifies
 AFTER_CHANGES = 5  # and after each deployment
 
@@ -136,7 +133,9 @@ class World:
     Attributes:
         verifications: How many there were.
         excluded: Honest cards that were refused where the assumptions say nothing.
-        short_of_bound: By how many seconds a thief was believed less than is documented.
+        short_of_bound: By how many seconds who keeps a JWK Set for the longest has believed a thief
+            less than is documented; None if nobody has.
+        withheld: Whether a thief was believed until the bound by who gets no newer statements.
     """
 
     def __init__(self, seed: int) -> None:
@@ -145,7 +144,8 @@ class World:
         self.issuer = Issuer(self.clockwork)
         self.rooted: list[Rooted] = []
         self.verifications = self.excluded = 0
-        self.short_of_bound: dict[str, int] = {}
+        self.short_of_bound: int | None = None
+        self.withheld = False
         self.stolen: Any = None  # the private key that a thief has
         self._changes_seen = 0
         self._thiefs_cards: dict[bytes, bytes] = {}
@@ -297,7 +297,9 @@ class World:
             raise self.clockwork.broken(
                 2, f"{kid}, revoked, is believed by the key set of {at(fetched):%d %H:%M:%S}"
             )
-        self._measure(LONGEST, t + 1 - gone, self.setting.oldest_jwks)
+        short = self.setting.oldest_jwks - (t + 1 - gone)
+        if self.short_of_bound is None or short < self.short_of_bound:
+            self.short_of_bound = short
 
     def _verifier_meets_thief(self, t: int, verifier: Rooted) -> None:
         kid = self.stolen.public.kid
@@ -332,9 +334,6 @@ class World:
             self._thiefs_cards[card] = sign_card(card, [self.stolen])
         return self._thiefs_cards[card]
 
-    def _measure(self, what: str, seconds: int, bound: int) -> None:
-        self.short_of_bound[what] = min(self.short_of_bound.get(what, bound), bound - seconds)
-
     # -------------------------------------------------------------- withheld statements
 
     def _cut_off(self, t: int) -> None:
@@ -365,12 +364,10 @@ class World:
         if (report.verdict == "trusted") != (t < end):
             text = f"statements withheld, the bound is {at(end)}, and at {at(t)} the thief's card "
             raise self.clockwork.broken(3, f"{text}is {told(report)}")
-        if t >= end - 1:
-            what, life_time = WITHHELD, self.setting.release_life
-            if self.setting.theft == "card and release":
-                what, life_time = WITHHELD_OF_BOTH, self.setting.keyset_life
-            self._measure(what, min(t + 1, end) - cut, end - cut)
-            assert end - cut <= life_time + self.setting.timeline.skew
+        is_of_both = self.setting.theft == "card and release"
+        life = self.setting.keyset_life if is_of_both else self.setting.release_life
+        assert end - cut <= life + self.setting.timeline.skew
+        self.withheld |= t == end - 1
 
     def _forged_release(self, t: int, verifier: Rooted, card: bytes, cut: int) -> bytes:
         """The thief's own release, renewed each time, under the keyset that he lets through."""

@@ -174,7 +174,7 @@ def holders(number: int, threshold: int = 1) -> Members:
 
 X, Y = sorted([thumbprint("x"), thumbprint("y")])
 PADDED = "AA" + key("ann").public.jwk()["x"]
-#: What a keyset statement says in place of the honest members, and the code that refuses it.
+#: What a keyset statement says in place of its honest members, and the code if it is refused.
 KEYSETS: dict[str, tuple[Members, str]] = {
     **CASES["keyset"],
     "threshold 0": ({"root": quorum(0, "ann")}, "members"),
@@ -205,35 +205,28 @@ KEYSETS: dict[str, tuple[Members, str]] = {
     "a key without kid": (root_with(public("ann", kid=None)), "bad_key"),
     "a key that is text": (root_with({"public": "x", "holder": "ann"}), "bad_key"),
     "a number with a zero before": (root_with(public("ann", x=PADDED)), "bad_key"),
+    # The honest twins.
+    **{name: (changes, "") for name, changes in CASES["honest keyset"].items()},
+    "400 days": ({"exp": T0 + 400 * DAY}, ""),
+    "sixteen holders": (holders(16, 16), ""),
+    "a holder of two keys": ({"root": quorum(2, "ann", "ann2:ann", "bob")}, ""),
+    "a holder in root and recovery": ({"recovery": quorum(1, "rita:ann")}, ""),
+    "both roles": ({"keys": [entry("card", "card", "release")]}, ""),
+    "an RSA key": ({"keys": [entry("rsa", "card")]}, ""),
+    "RSA roots and recovery": ({"root": quorum(1, "rsa"), "recovery": quorum(1, "rsa2")}, ""),
+    "a kid of one's own": (root_with(public("ann", kid="the blue token")), ""),
 }
 
 
 @pytest.mark.parametrize(("changes", "code"), KEYSETS.values(), ids=KEYSETS)
-def test_keyset_is_refused(changes: Members, code: str) -> None:
-    """K2 to K4 and K9: neither drafted nor, where it was signed elsewhere, read."""
+def test_what_a_keyset_says(changes: Members, code: str) -> None:
+    """K2 to K4 and K9: what is refused is neither drafted nor, where it was signed, read."""
     members = keyset_members(**changes)
-    assert refusal(lambda: keyset_payload(members)) == f"statement.{code}"
-    assert refusal(lambda: read_keyset(forged(jcs(members)))) == f"statement.{code}"
-
-
-HONEST_KEYSETS: dict[str, Members] = {
-    **CASES["honest keyset"],
-    "400 days": {"exp": T0 + 400 * DAY},
-    "sixteen holders": holders(16, 16),
-    "a holder of two keys": {"root": quorum(2, "ann", "ann2:ann", "bob")},
-    "a holder in root and recovery": {"recovery": quorum(1, "rita:ann")},
-    "both roles": {"keys": [entry("card", "card", "release")]},
-    "an RSA key": {"keys": [entry("rsa", "card")]},
-    "RSA roots and recovery": {"root": quorum(1, "rsa"), "recovery": quorum(1, "rsa2")},
-    "a kid of one's own": root_with(public("ann", kid="the blue token")),
-}
-
-
-@pytest.mark.parametrize("changes", HONEST_KEYSETS.values(), ids=HONEST_KEYSETS)
-def test_keyset_passes(changes: Members) -> None:
-    """The honest twins."""
-    payload = keyset_payload(keyset_members(**changes))
-    assert read_keyset(sign_keyset(payload, [key("ann")])).epoch == 1
+    if code:
+        assert refusal(lambda: keyset_payload(members)) == f"statement.{code}"
+        assert refusal(lambda: read_keyset(forged(jcs(members)))) == f"statement.{code}"
+    else:
+        assert read_keyset(sign_keyset(keyset_payload(members), [key("ann")])).epoch == 1
 
 
 @pytest.mark.parametrize("name", keyset_members())
@@ -250,6 +243,7 @@ def card(**changes: Any) -> Members:
     return {"url": URL, "kind": "public", "payload_sha256": "0" * 64, "seq": 3, **changes}
 
 
+OLD_AND_NEW = [card(), card(payload_sha256="1" * 64, seq=5)]
 RELEASES: dict[str, tuple[Members, str]] = {
     **CASES["release"],
     "a card above the release": ({"cards": [card(seq=6)]}, "members"),
@@ -257,30 +251,23 @@ RELEASES: dict[str, tuple[Members, str]] = {
     "a digest in base64url": ({"cards": [card(payload_sha256="A" * 43)]}, "members"),
     "exp before iat": ({"exp": T0 - 1}, "time_span"),
     "a floor above the release": ({"floor": {URL: 6}}, "floor"),
+    # The honest twins.
+    "14 days": ({"exp": T0 + 14 * DAY}, ""),
+    "no card": ({"cards": [], "floor": {}}, ""),
+    "both payloads while caches hold either": ({"cards": OLD_AND_NEW, "floor": {URL: 5}}, ""),
 }
 
 
 @pytest.mark.parametrize(("changes", "code"), RELEASES.values(), ids=RELEASES)
-def test_release_is_refused(changes: Members, code: str) -> None:
-    """K2, K9 and K10: what a release may say."""
+def test_what_a_release_says(changes: Members, code: str) -> None:
+    """K2, K9 and K10."""
+    if not code:
+        assert signed_release(signed_keyset("ann"), "rel", **changes).seq == 5
+        return
     members = release_members(signed_keyset("ann"), **changes)
     assert refusal(lambda: release_payload(members)) == f"statement.{code}"
     untrusted = forged(jcs(members), "rel", TYP_RELEASE)
     assert refusal(lambda: read_release(untrusted)) == f"statement.{code}"
-
-
-OLD_AND_NEW = [card(), card(payload_sha256="1" * 64, seq=5)]
-HONEST_RELEASES = {
-    "14 days": {"exp": T0 + 14 * DAY},
-    "no card": {"cards": [], "floor": {}},
-    "both payloads while caches hold either": {"cards": OLD_AND_NEW, "floor": {URL: 5}},
-}
-
-
-@pytest.mark.parametrize("changes", HONEST_RELEASES.values(), ids=HONEST_RELEASES)
-def test_release_passes(changes: Members) -> None:
-    """The honest twins."""
-    assert signed_release(signed_keyset("ann"), "rel", **changes).seq == 5
 
 
 TIMES: dict[str, tuple[int, str]] = {
@@ -375,22 +362,13 @@ def test_no_statement_knows_another_algorithm(alg: str) -> None:
     assert refusal(lambda: read_keyset(signed_by(alg))) == "statement.header"
     signer: Any = Unasked(PublicKey.from_jwk(made(alg).jwk, algorithms=ALGORITHMS))
     beside: Any = Unasked(made("RS256").public)
-    for signers in ([signer], [beside, signer]):
-        for kept in ((), read_envelope(honest(), TYP_KEYSET).signatures):
+    payload = keyset_payload(keyset_members())
+    for kept in ((), read_envelope(honest(), TYP_KEYSET).signatures):
+        for signers in ([signer], [beside, signer]):
             with pytest.raises(KeyRefused, match=r"key\.unsupported.*expected ES256 or RS256"):
-                sign_keyset(keyset_payload(keyset_members()), signers, kept)
-            with pytest.raises(AssertionError, match=r"^asked to sign"):
-                sign_keyset(keyset_payload(keyset_members()), [beside], kept)
-
-
-@pytest.mark.parametrize("alg", ["PS256", "RS384", "RS512"])
-def test_key_for_another_algorithm_counts_nowhere(alg: str) -> None:
-    """K5: a good RS256 signature is bad for a key that is published for something else."""
-    envelope = read_keyset(signed_by("RS256")).envelope
-    thumb = made("RS256").public.thumbprint
-    assert made(alg).public.thumbprint == thumb
-    assert list_signers(envelope, [made("RS256").public]) == {thumb}
-    assert list_signers(envelope, [made(alg).public]) == frozenset()
+                sign_keyset(payload, signers, kept)
+        with pytest.raises(AssertionError, match=r"^asked to sign"):
+            sign_keyset(payload, [beside], kept)
 
 
 def test_kid_is_the_thumbprint_whatever_the_key_is_called() -> None:
