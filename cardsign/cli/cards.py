@@ -358,6 +358,9 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
     if page is not None and frame.asked_form() != "text":
         form = frame.asked_form()
         raise UsageFault("usage.conflict", f"--html and --format {form} are two formats")
+    for source in filter(os.path.exists, filter(None, (card, jwks))):
+        if page and os.path.exists(page) and os.path.samefile(page, source):
+            raise UsageFault("usage.conflict", "--html would replace a file that is read")
     keys = None if jwks is None else frame.read_jwks(jwks)
     if not is_url(card):
         untrusted_bytes = frame.read_input(card)

@@ -234,7 +234,10 @@ class VerifierOptions:
         """Look up the card at a URL, with what the user has for that peer."""
         if not is_url(url):
             shown = without_userinfo(url)
-            raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
+            hint = f"Write https://{shown}"
+            if os.path.exists(url):
+                hint = "It is a file. To verify it: cardsign verify CARD"
+            raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=hint)
         from cardsign.net.endpoints import Credential
 
         if self.credential is None and self.client_id is not None:
