@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cardsign.api import verify_card as verify_card
     from cardsign.card.profiles import ProfileName as ProfileName
     from cardsign.card.profiles import canonicalize as canonicalize
-    from cardsign.diff.cards import diff_cards as diff_cards
+    from cardsign.diff import diff_cards as diff_cards
     from cardsign.errors import CardRefused as CardRefused
     from cardsign.errors import CardsignError as CardsignError
     from cardsign.errors import FetchFailed as FetchFailed
@@ -49,7 +49,7 @@ _NAMES: Final = {
     "cardsign.api": "adiscover build_card discover examine_card inspect_card lint_card sign_card "
     "verify_card",
     "cardsign.card.profiles": "ProfileName canonicalize",
-    "cardsign.diff.cards": "diff_cards",
+    "cardsign.diff": "diff_cards",
     "cardsign.errors": "CardRefused CardsignError FetchFailed InputRefused KeyRefused LocalFault",
     "cardsign.findings": "Finding describe_code",
     "cardsign.jose.jws": "Signer",

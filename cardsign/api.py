@@ -122,7 +122,8 @@ def discover(
         LocalFault: The policy or its lock cannot be read, or has no such issuer.
         ValueError: `now` has no zone.
     """
-    return Verifier(policy, net=settings, clock=partial(_time, now)).discover(url, issuer=issuer)
+    verifier = Verifier(policy, net=settings, clock=partial(_time, now))
+    return verifier.discover(url, issuer=issuer)
 
 
 async def adiscover(
@@ -138,10 +139,8 @@ async def adiscover(
     A task that is cancelled returns at once. The work goes on to its own end, which the
     deadlines of `settings` set. Args and errors are those of :func:`discover`.
     """
-    from cardsign.net.connection import in_thread
-
-    ask = partial(discover, url, policy=policy, issuer=issuer, now=now, settings=settings)
-    return await in_thread(ask)
+    verifier = Verifier(policy, net=settings, clock=partial(_time, now))
+    return await verifier.adiscover(url, issuer=issuer)
 
 
 def sign_card(
@@ -282,14 +281,15 @@ def _verifier(
     subject: SubjectNames,
 ) -> Verifier:
     """Return the verifier by what a caller trusts."""
-    if (jwks is None) == (policy is None):
+    clock = partial(_time, now)
+    if policy is not None and jwks is None:
+        return Verifier(policy, clock=clock)
+    if policy is not None or jwks is None:
         raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
-    if policy is None and any(subject.get(name) for name in ("issuer", "url", "origin")):
-        raise TypeError(
-            f"jwks says whose card it is; issuer, url and origin go with policy: {_BY_POLICY}"
-        )
-    keys: Any = jwks
-    return Verifier(Policy.from_jwks(keys) if policy is None else policy, clock=partial(_time, now))
+    if any(subject.get(name) for name in ("issuer", "url", "origin")):
+        message = "jwks says whose card it is; issuer, url and origin go with policy"
+        raise TypeError(f"{message}: {_BY_POLICY}")
+    return Verifier(Policy.from_jwks(jwks), clock=clock)
 
 
 # What was handed over.

@@ -145,8 +145,6 @@ class PublishRefused(InputRefused):
 class LocalFault(CardsignError):
     """A fault of this machine or of the command line; says nothing about the card."""
 
-    exit_status = EXIT_LOCAL_FAULT
-
 
 class UsageFault(LocalFault):
     """Options, arguments or settings that are missing or contradict one another."""

@@ -64,11 +64,8 @@ def read_bytes(
             longer than `max_bytes`.
     """
     with file_faults(path, "file.unreadable"):
-        flags = _only_plain(path) if plain else _NO_WAIT if is_found else os.O_RDONLY
+        flags = _only_plain(path, links=not plain) if plain or is_found else os.O_RDONLY
         with _opened(path, flags) as descriptor:
-            kind = stat.S_IFMT(os.fstat(descriptor).st_mode) if is_found else stat.S_IFREG
-            if kind not in (stat.S_IFREG, stat.S_IFDIR):
-                raise FileFault("file.not_plain", "this is a device or pipe", path=str(path))
             return _read(descriptor, path, max_bytes, is_cut=is_cut)
 
 
@@ -85,10 +82,8 @@ def read_secret(
             it belongs to another user.
     """
     with file_faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
-        if is_encrypted is None:
-            _refuse_shared(os.fstat(descriptor), path)
         content = _read(descriptor, path, max_bytes)
-        if is_encrypted is not None and not is_encrypted(content):
+        if is_encrypted is None or not is_encrypted(content):
             _refuse_shared(os.fstat(descriptor), path)
         return content
 
@@ -232,10 +227,8 @@ def _read(descriptor: int, path: Path | str, max_bytes: int, *, is_cut: bool = F
     while chunk := os.read(descriptor, min(_CHUNK, max_bytes + 1 - len(content))):
         content += chunk
     if len(content) > max_bytes and not is_cut:
-        message = f"this file is longer than {max_bytes} bytes"
-        raise FileFault(
-            "file.unreadable", message, path=str(path), hint="Check which file this is."
-        )
+        message, hint = f"this file is longer than {max_bytes} bytes", "Check which file this is."
+        raise FileFault("file.unreadable", message, path=str(path), hint=hint)
     return bytes(content)
 
 
@@ -251,12 +244,17 @@ def _refuse_shared(status: os.stat_result, path: Path) -> None:
         raise FileFault("file.permissions", message, path=str(path), hint=hint)
 
 
-def _only_plain(path: Path | str) -> int:
-    """Refuse a link, device or pipe, and give the flags to read what may come meanwhile."""
+def _only_plain(path: Path | str, *, links: bool = False) -> int:
+    """Refuse a device, pipe or link, and give the flags to read what may come meanwhile.
+
+    With `links` a link counts as what it leads to.
+    """
     path = Path(path)
-    if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
-        raise FileFault("file.not_plain", "this is a link, device or pipe", path=str(path))
-    return os.O_RDONLY | _NO_FOLLOW | _NO_WAIT
+    is_link = not links and path.is_symlink()
+    if is_link or (path.exists() and not path.is_file() and not path.is_dir()):
+        kind = "a device or pipe" if links else "a link, device or pipe"
+        raise FileFault("file.not_plain", f"this is {kind}", path=str(path))
+    return os.O_RDONLY | _NO_WAIT | (0 if links else _NO_FOLLOW)
 
 
 @contextlib.contextmanager
@@ -281,20 +279,18 @@ def file_faults(path: Path | str, otherwise: str) -> Iterator[None]:
 
 def file_fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
     """Return what the operating system says about `path`; `otherwise` is the code for the rest."""
+    code, message, hint = otherwise, f"the operating system says: {exc.strerror or exc}", ""
+    is_missing = isinstance(exc, FileNotFoundError | NotADirectoryError)
+    if is_missing and otherwise == "file.unreadable":
+        return FileMissing("file.not_found", "there is no such file", path=str(path))
     if isinstance(exc, IsADirectoryError):
-        return FileFault(
-            "file.unreadable", "this is a folder, not a file", path=str(path), hint="Name a file."
-        )
-    if isinstance(exc, FileExistsError):
-        return FileFault("file.exists", "this file exists already", path=str(path))
-    if isinstance(exc, FileNotFoundError | NotADirectoryError):
-        if otherwise == "file.unreadable":
-            return FileMissing("file.not_found", "there is no such file", path=str(path))
-        if isinstance(exc, FileNotFoundError):
-            make = f"Make it: mkdir -p {shlex.quote(str(Path(path).parent))}"
-            return FileFault(otherwise, "its directory does not exist", path=str(path), hint=make)
-    reason = exc.strerror or str(exc)
-    return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))
+        code, message, hint = "file.unreadable", "this is a folder, not a file", "Name a file."
+    elif isinstance(exc, FileExistsError):
+        code, message = "file.exists", "this file exists already"
+    elif isinstance(exc, FileNotFoundError):
+        message = "its directory does not exist"
+        hint = f"Make it: mkdir -p {shlex.quote(str(Path(path).parent))}"
+    return FileFault(code, message, path=str(path), hint=hint)
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:

@@ -11,9 +11,8 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import IO, Final
 
 #: What every program may know of the user's environment; the rest is named one by one.
@@ -25,10 +24,9 @@ _CHUNK: Final = 64 * 1024  # bytes, as much as a pipe usually holds
 
 
 class ProgramError(Exception):
-    """A program gave no answer.
+    """A program gave no answer; the text is what it did, as a predicate: "exited with status 3".
 
     Attributes:
-        what: What it did, as a predicate: "exited with status 3".
         complaint: The last lines that it wrote to stderr, shortened and printable; may be empty.
         was_started: Whether it ran at all.
         status: Its exit status, if it ended by itself.
@@ -36,41 +34,18 @@ class ProgramError(Exception):
 
     def __init__(
         self,
-        what: str,
+        predicate: str,
         stderr: bytes | bytearray = b"",
         *,
         was_started: bool = True,
         status: int | None = None,
     ) -> None:
-        super().__init__(what)
-        self.what = what
+        super().__init__(predicate)
         self.was_started = was_started
         self.status = status
-        lines = stderr.decode(errors="replace").split("\n")
-        last = [line.strip()[:MAX_COMPLAINT_CHARS] for line in lines if line.strip()]
-        text = " / ".join(last[-MAX_COMPLAINT_LINES:])
+        lines = filter(None, map(str.strip, stderr.decode(errors="replace").split("\n")))
+        text = " / ".join([line[:MAX_COMPLAINT_CHARS] for line in lines][-MAX_COMPLAINT_LINES:])
         self.complaint = "".join(char if char.isprintable() else "?" for char in text)
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """What is run, and within which bounds.
-
-    It runs in the root folder, where no relative import or .env of a repository is the program's.
-
-    Attributes:
-        path: Absolute; nothing is searched for.
-        arguments: Handed over as they are.
-        environment: All of the program's environment.
-        max_seconds: From its start to its end.
-        max_answer: Bytes on stdout.
-    """
-
-    path: str
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(repr=False)
-    max_seconds: float
-    max_answer: int
 
 
 def inherited(environment: Mapping[str, str], *names: str) -> dict[str, str]:
@@ -78,47 +53,61 @@ def inherited(environment: Mapping[str, str], *names: str) -> dict[str, str]:
     return {name: environment[name] for name in (*INHERITED, *names) if name in environment}
 
 
-def run(program: Program, untrusted_input: bytes = b"") -> bytes:
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    untrusted_input: bytes = b"",
+    *,
+    max_seconds: float,
+    max_answer: int,
+) -> bytes:
     """Run a program and return what it wrote to stdout.
 
+    It runs in the root folder, where no relative import or .env of a repository is the program's.
     What of its process group outlives it is killed, such as a child in the background.
+
+    Args:
+        command: Its absolute path, as nothing is searched for, and its arguments.
+        environment: All of the program's environment.
+        untrusted_input: What it reads from stdin.
+        max_seconds: From its start to its end.
+        max_answer: Bytes on stdout.
 
     Raises:
         ProgramError: It could not be started, took too long, said too much, or failed.
     """
-    deadline = time.monotonic() + program.max_seconds
+    deadline = time.monotonic() + max_seconds
     answer, stderr, unsent = bytearray(), bytearray(), memoryview(untrusted_input)
-    with _started(program) as process, selectors.DefaultSelector() as selector:
+    with _started(command, environment) as process, selectors.DefaultSelector() as selector:
         selector.register(_piped(process.stdout), selectors.EVENT_READ, answer)
         selector.register(_piped(process.stderr), selectors.EVENT_READ, stderr)
-        selector.register(_piped(process.stdin), selectors.EVENT_WRITE)
+        stdin = _piped(process.stdin)
+        selector.register(stdin, selectors.EVENT_WRITE)
         while any(key.data is not None for key in selector.get_map().values()):
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
-                limit = f"{program.max_seconds:.0f} seconds"
-                raise ProgramError(f"did not answer within {limit}", stderr)
+                raise ProgramError(f"did not answer within {max_seconds:.0f} seconds", stderr)
             for key, _ in ready:
                 if key.data is None:
                     unsent = unsent[_write(key.fd, unsent) :]
                     if not unsent:
-                        selector.unregister(key.fileobj)
-                        _piped(process.stdin).close()
+                        selector.unregister(stdin)
+                        stdin.close()
                 elif chunk := os.read(key.fd, _CHUNK):
                     key.data.extend(chunk)
                 else:
                     selector.unregister(key.fileobj)
             del stderr[:-MAX_COMPLAINT_BYTES]
-            if len(answer) > program.max_answer:
-                raise ProgramError(f"answered more than {program.max_answer} bytes", stderr)
+            if len(answer) > max_answer:
+                raise ProgramError(f"answered more than {max_answer} bytes", stderr)
         try:
             status = process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            limit = f"{program.max_seconds:.0f} seconds"
-            raise ProgramError(f"did not end within {limit}", stderr) from None
-    if status != 0:
-        signalled = f"was ended by signal {-status}"
-        what = signalled if status < 0 else f"exited with status {status}"
-        raise ProgramError(what, stderr, status=status)
+            raise ProgramError(f"did not end within {max_seconds:.0f} seconds", stderr) from None
+    if status < 0:
+        raise ProgramError(f"was ended by signal {-status}", stderr, status=status)
+    if status > 0:
+        raise ProgramError(f"exited with status {status}", stderr, status=status)
     return bytes(answer)
 
 
@@ -139,16 +128,18 @@ def _write(descriptor: int, unsent: memoryview) -> int:
 
 
 @contextmanager
-def _started(program: Program) -> Iterator[subprocess.Popen[bytes]]:
+def _started(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run the program in a process group of its own, which ends with the block."""
     try:
         process = subprocess.Popen(  # noqa: S603  the user has allowed it
-            [program.path, *program.arguments],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
-            env=dict(program.environment),
+            env=environment,
             start_new_session=True,
             bufsize=0,
         )
@@ -160,9 +151,5 @@ def _started(program: Program) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             # Its children too, if it has ended itself; as long as one is left, the id is theirs.
-            _kill_group(process.pid)
-
-
-def _kill_group(leader: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)

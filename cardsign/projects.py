@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ from cardsign.files import read_bytes, walk
 from cardsign.findings import Finding
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.rules import LintSettings
-from cardsign.programs import Program, ProgramError, inherited, run
+from cardsign.programs import ProgramError, inherited, run
 
 if TYPE_CHECKING:  # what most cards do not need
     from cardsign.build.reading import SourceValue
@@ -82,10 +82,8 @@ def lint_sources(
             reports += folder_reports
             continue
         report = lint_card(read(source), settings, name=source)
-        if os.path.isfile(path):
-            beside = _beside(report, path, _agent_of(path), tracked)
-            report = with_findings(report, beside, settings)
-        reports.append(report)
+        beside = _beside(report, path, _agent_of(path), tracked) if os.path.isfile(path) else ()
+        reports.append(with_findings(report, beside, settings))
     if len(sources) == 1 and not os.path.isdir(sources[0]):
         return tuple(reports)  # which other cards there are, nobody has said
     return lint_references(reports, settings)
@@ -132,9 +130,8 @@ def _of_folder(folder: Path, settings: LintSettings, tracked: _Index) -> Iterato
         for agent in sorted(above.iterdir()):
             plain = agent.is_dir() and not agent.is_symlink() and agent.name not in _SKIPPED
             if plain and not agent.name.startswith((".", "_")) and agent not in with_cards:
-                finding = finding_at(
-                    "contract.no-card", (), "there is no .well-known/agent-card.json"
-                )
+                message = "there is no .well-known/agent-card.json"
+                finding = finding_at("contract.no-card", (), message)
                 yield with_findings(CardReport(str(agent), ()), [finding], settings)
 
 
@@ -142,8 +139,12 @@ def _beside(report: CardReport, path: Path, folder: Path, tracked: _Index) -> It
     """Yield what the project says around a card, most of it around a contract card."""
     if report.document is None:
         return
-    for kind in _not_advertised(_agent_of(path), {*schemes_of(report.document)}):
-        yield finding_at("meaning.not-advertised", (), not_advertised(kind))
+    with suppress(BuildRefused):  # `cardsign build` says what is wrong with forge.yaml
+        document = _read_source(_agent_of(path) / "forge.yaml")
+        for provider in document.rows("auth", "providers") if document else ():
+            kind, name = provider.text("type"), provider.text("name")
+            if kind and kind not in PROVIDERS and not {kind, name} & {*schemes_of(report.document)}:
+                yield finding_at("meaning.not-advertised", (), not_advertised(kind))
     if not is_contract(report.document):
         return
     names = tracked(folder)
@@ -163,16 +164,6 @@ def _beside(report: CardReport, path: Path, folder: Path, tracked: _Index) -> It
 def _agent_of(card: Path) -> Path:
     """Return the folder of the agent whose card it is."""
     return card.parents[1] if card.parent.name == _WELL_KNOWN else card.parent
-
-
-def _not_advertised(agent: Path, declared: Set[str]) -> Iterator[str]:
-    """Yield types of providers in forge.yaml for which no scheme stands."""
-    with suppress(BuildRefused):  # `cardsign build` says what is wrong with it
-        document = _read_source(agent / "forge.yaml")
-        for provider in document.rows("auth", "providers") if document else ():
-            kind, name = provider.text("type"), provider.text("name")
-            if kind is not None and kind not in PROVIDERS and not declared & {kind, name}:
-                yield kind
 
 
 def _application_version(path: Path, folder: Path) -> str | None:
@@ -204,11 +195,11 @@ def _tracked(folder: Path) -> frozenset[str] | None:
     if (git := shutil.which("git")) is None:
         return None
     # The settings of a repository may name a program for git to run.
-    where = ("-C", os.path.abspath(folder), "-c", "core.fsmonitor=false")
-    arguments = (*where, "ls-files", "-z", "--cached")
+    where = (git, "-C", os.path.abspath(folder), "-c", "core.fsmonitor=false")
+    command = (*where, "ls-files", "-z", "--cached")
     environment = inherited(os.environ) | _NO_NETWORK
     try:
-        names = run(Program(git, arguments, environment, _GIT_SECONDS, _MAX_INDEX_BYTES))
+        names = run(command, environment, max_seconds=_GIT_SECONDS, max_answer=_MAX_INDEX_BYTES)
     except ProgramError:
         return None
     return frozenset(names.decode(errors="surrogateescape").split("\0"))

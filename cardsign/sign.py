@@ -133,12 +133,10 @@ class SignedCard:
 def signers_of(key: Signer | Sequence[Signer]) -> tuple[Signer, ...]:
     """Return one signer or several as a tuple; raise `TypeError` for what is no signer."""
     signers = tuple(key) if isinstance(key, list | tuple) else (key,)
+    example = "sign_card(card, cardsign.open_signer('file:key.pem'))"
     for signer in signers:
         if not hasattr(signer, "public"):
-            raise TypeError(
-                f"no signer is a {type(signer).__name__}: "
-                "sign_card(card, cardsign.open_signer('file:key.pem'))"
-            )
+            raise TypeError(f"no signer is a {type(signer).__name__}: {example}")
     return signers
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused, check_type
@@ -43,9 +43,7 @@ _URL: Final = re.compile(
     r"(?P<path>/[A-Za-z0-9._~!$&'()*+,=:@%/-]*)?"
     r"(?P<query>\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
 )
-_AUTHORITY: Final = re.compile(
-    rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\]):(?P<port>[1-9][0-9]{{0,4}})"
-)
+_AUTHORITY: Final = re.compile(r"[^/?]+:[0-9]+")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 # Dot segments and empty ones. (`;` is no character of a path: servlet containers cut it off.)
 _LOOSE_SEGMENT: Final = re.compile(r"/\.{1,2}(?:/|$)|//")
@@ -93,18 +91,34 @@ def parse_url(untrusted_text: str) -> Url:
         CardRefused: ``card.interface_url``.
     """
     check_type(untrusted_text, str, "a URL is text", "'https://agent.example'")
-    match = _URL.fullmatch(untrusted_text) if len(untrusted_text) <= MAX_URL_LENGTH else None
-    if match is None:
-        raise _refused(untrusted_text)
-    path = match["path"] or "/"
-    if _LOOSE_SEGMENT.search(path) or _ESCAPE.search(path):
-        raise _refused(untrusted_text)
-    scheme = match["scheme"]
-    port = int(match["port"]) if match["port"] else _DEFAULT_PORTS[scheme]
-    origin = Origin(scheme, _host(match["host"], untrusted_text), port)
+    try:
+        return _read_url(untrusted_text)
+    except ValueError as exc:
+        shown = without_userinfo(untrusted_text)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        forms = "https://host, https://host:port or https://host/path in lower case"
+        message = f"{shown!r} is not written as {forms}"
+        raise CardRefused("card.interface_url", message) from exc
+
+
+def _read_url(text: str) -> Url:
+    match = _URL.fullmatch(text) if len(text) <= MAX_URL_LENGTH else None
+    path = (match["path"] or "/") if match else ""
+    if match is None or _LOOSE_SEGMENT.search(path) or _ESCAPE.search(path):
+        raise ValueError("not in the normal form")
+    scheme, host = match["scheme"], match["host"]
+    port = int(match["port"] or _DEFAULT_PORTS[scheme])
+    last = host.rpartition(".")[2]
+    if host.startswith("["):
+        address = IPv6Address(host[1:-1])
+        if address.ipv4_mapped is not None:
+            raise ValueError("two spellings of one machine")
+        host = f"[{address.compressed}]"
+    elif last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):  # else read as a number
+        host = str(IPv4Address(host))
     if port > 65535:
-        raise _refused(untrusted_text)
-    return Url(origin, path, match["query"] or "")
+        raise ValueError("no such port")
+    return Url(Origin(scheme, host, port), path, match["query"] or "")
 
 
 def card_url(url: str) -> str:
@@ -136,24 +150,8 @@ def interface_url(untrusted_url: str, binding: str) -> Url:
     Raises:
         CardRefused: ``card.interface_url``.
     """
-    if binding.upper() == "GRPC" and (match := _AUTHORITY.fullmatch(untrusted_url)):
-        return parse_url(f"https://{match['host']}:{match['port']}")
-    return parse_url(untrusted_url)
-
-
-def _host(host: str, text: str) -> str:
-    try:
-        if host.startswith("["):
-            address = IPv6Address(host[1:-1])
-            if address.ipv4_mapped is not None:  # two spellings of one machine
-                raise _refused(text)
-            return f"[{address.compressed}]"
-        last = host.rpartition(".")[2]
-        if last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):  # else read as a number
-            return str(IPv4Address(host))
-    except AddressValueError as exc:
-        raise _refused(text) from exc
-    return host
+    is_authority = binding.upper() == "GRPC" and _AUTHORITY.fullmatch(untrusted_url)
+    return parse_url(f"https://{untrusted_url}" if is_authority else untrusted_url)
 
 
 def is_url(text: str) -> bool:
@@ -180,24 +178,17 @@ def without_passwords(untrusted_text: str) -> str:
     """
     # A path made of a URL has lost one slash.
     text = re.sub(r"(?i)\b(https?:/)(?!/)[^\s/@]*@", r"\1...@", untrusted_text)
-    return re.sub(r"[^\s\"<>]+", lambda word: _without_password(word[0]), text)
+    return _WITH_SCHEME.sub(_without_password, text)
 
 
-def _without_password(word: str) -> str:
-    start = max(0, word.find("://"))
-    while start > 0 and (word[start - 1].isalnum() or word[start - 1] in "+.-"):
-        start -= 1
-    url = word[start:]
-    if not is_url(url) and ":" not in url.partition("://")[2].rpartition("@")[0]:
-        return word
-    return word[:start] + without_userinfo(url)
+# Each begins where a scheme can, so that no character of a long text is looked at twice.
+_WITH_SCHEME: Final = re.compile(r"(?<![^\W_])(?<![+.-])(?:[^\W_]|[+.-])*://[^\s\"<>]*")
 
 
-def _refused(text: str) -> CardRefused:
-    shown = without_userinfo(text)
-    shown = shown if len(shown) <= 80 else shown[:77] + "..."
-    forms = "https://host, https://host:port or https://host/path in lower case"
-    return CardRefused("card.interface_url", f"{shown!r} is not written as {forms}")
+def _without_password(match: re.Match[str]) -> str:
+    url = match[0]
+    has_password = ":" in url.partition("://")[2].rpartition("@")[0]
+    return without_userinfo(url) if has_password or is_url(url) else url
 
 
 # Where an issuer's cards and interfaces may stand: an origin, or a path below one.
@@ -212,11 +203,6 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.origin}{self.prefix if self.prefix != '/' else ''}"
-
-    @property
-    def is_whole_origin(self) -> bool:
-        """Whether every path of the origin is here."""
-        return self.prefix == "/"
 
     def holds(self, url: Url) -> bool:
         """Return whether a URL is here: below the prefix, or the prefix without its last slash."""
@@ -244,11 +230,11 @@ def may_stand_at(url: Url, own: tuple[Place, ...] | None, reserved: tuple[Place,
     """
     if own is None:
         return True
-    narrowest = max((len(place.prefix) for place in own if place.holds(url)), default=0)
     folded = Url(url.origin, url.path.lower(), "")
     others = (Place(place.origin, place.prefix.lower()) for place in reserved)
-    narrowest_other = max((len(place.prefix) for place in others if place.holds(folded)), default=0)
-    return narrowest > 0 and narrowest >= narrowest_other
+    narrowest = max((len(place.prefix) for place in own if place.holds(url)), default=0)
+    other = max((len(place.prefix) for place in others if place.holds(folded)), default=0)
+    return 0 < narrowest >= other
 
 
 def parse_place(untrusted_text: str) -> Place:

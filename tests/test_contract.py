@@ -13,7 +13,7 @@ from cardsign import sign_card, verify_card
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.contract import EnvelopeReport, check_envelope
-from cardsign.diff.cards import diff_live, diff_tools
+from cardsign.diff import diff_live, diff_tools
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.verify.report import NotTrusted

@@ -11,7 +11,7 @@ import pytest
 from cardsign import examine_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.contract import EnvelopeReport
-from cardsign.diff.cards import diff_cards, diff_live, diff_tools
+from cardsign.diff import diff_cards, diff_live, diff_tools
 from cardsign.findings import Finding, Place, cap_findings
 from cardsign.inspect import inspect_card
 from cardsign.jose.keys import JwkSet, PrivateKey

@@ -315,7 +315,7 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
     version is needed; something differs. 3: the version is enough unless a change that cannot be
     judged breaks a caller.
     """
-    from cardsign.diff.cards import MAX_MANIFEST_BYTES, diff_cards, diff_live, diff_tools
+    from cardsign.diff import MAX_MANIFEST_BYTES, diff_cards, diff_live, diff_tools
 
     if (new is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")

@@ -20,7 +20,7 @@ from cardsign import __version__
 from cardsign.cli import frame
 from cardsign.cli.frame import say
 from cardsign.cli.verifier import VerifierOptions
-from cardsign.diff.cards import diff_cards
+from cardsign.diff import diff_cards
 from cardsign.errors import CardsignError, ServeFault, require
 from cardsign.inspect import inspect_card, inspect_url
 from cardsign.jose.keys import JwkSet

@@ -135,7 +135,7 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
     with of_the_user("--origin"):
         places = [parse_place(text) for text in origins]
     # Below a path it is unknown where the card is.
-    cards = [str(url)] if url else [f"{place}/" for place in places if place.is_whole_origin]
+    cards = [str(url)] if url else [f"{place}/" for place in places if place.prefix == "/"]
     name = options["name"] or (url.origin.host if url else who)
     members = {"name": name, "origins": origins, "cards": cards, "accept": options["accept"]}
     return url, {member: value for member, value in members.items() if value}

@@ -799,14 +799,18 @@ class ProgramKey(RemoteKey):
             "CARDSIGN_KID": self.public.kid,
             "CARDSIGN_THUMBPRINT": self.public.thumbprint,
         }
-        bounds = self.MAX_SECONDS, self.MAX_SIGNATURE_BYTES
         try:
-            program = programs.Program(self.path, self.arguments, environment, *bounds)
-            return programs.run(program, signing_input)
+            return programs.run(
+                (self.path, *self.arguments),
+                environment,
+                signing_input,
+                max_seconds=self.MAX_SECONDS,
+                max_answer=self.MAX_SIGNATURE_BYTES,
+            )
         except programs.ProgramError as exc:
             code = "signer.failed" if exc.was_started else "signer.unreachable"
             words = f"; it said: {exc.complaint}" if exc.complaint else ""
-            raise SignerFault(code, f"the program {exc.what}{words}", path=self.path) from exc
+            raise SignerFault(code, f"the program {exc}{words}", path=self.path) from exc
 
 
 # Keys that this process reads itself: ``file:PATH`` and ``env:NAME``.

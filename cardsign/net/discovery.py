@@ -203,6 +203,6 @@ def home_of(places: Iterable[Place] | None, origin: str) -> str:
     one. An issuer with paths of shared origins only is asked at the card's, or the first of them.
     """
     places = tuple(places or ())
-    whole = [str(place.origin) for place in places if place.is_whole_origin]
+    whole = [str(place.origin) for place in places if place.prefix == "/"]
     homes = whole or [str(place.origin) for place in places]
     return origin if origin in homes or not homes else homes[0]

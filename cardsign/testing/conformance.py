@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, read_bytes
-from cardsign.programs import Program, ProgramError, run
+from cardsign.programs import ProgramError, run
 from cardsign.tomltext import read_toml
 from cardsign.trust.policy import ACCEPTED
 from cardsign.trust.policyfile import MAX_POLICY_BYTES
@@ -163,15 +163,12 @@ def _find_problem(words: list[str], folder: Path, numbered: tuple[int, Conforman
     number, case = numbered
     keys = folder / f"{number}.json"
     keys.write_bytes(case.keys)
-    program, *arguments = [
-        word.replace("{keys}", str(keys)).replace("{origin}", case.origin) for word in words
-    ]
-    question = Program(program, tuple(arguments), os.environ, _MAX_SECONDS, _MAX_ANSWER)
+    command = [word.replace("{keys}", str(keys)).replace("{origin}", case.origin) for word in words]
     try:
-        run(question, case.card)
+        run(command, os.environ, case.card, max_seconds=_MAX_SECONDS, max_answer=_MAX_ANSWER)
     except ProgramError as failure:
         if failure.status not in (EXIT_NOT_TRUSTED, EXIT_NO_VERDICT):
-            return f"no answer: the program {failure.what} {failure.complaint}".strip()
+            return f"no answer: the program {failure} {failure.complaint}".strip()
         return "an honest card is not trusted" if case.is_trusted else ""
     return "" if case.is_trusted else ATTACK_TRUSTED
 

@@ -16,7 +16,7 @@ import pytest
 
 from cardsign import lint_card, sign_card, verify_card
 from cardsign.contract import check_envelope
-from cardsign.diff.cards import diff_cards
+from cardsign.diff import diff_cards
 from cardsign.errors import CardsignError, JsonRefused
 from cardsign.inspect import inspect_card
 from cardsign.jose.keys import JwkSet, PrivateKey

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.batch import verify_many
+from cardsign.batch import Batch, Outcome, attempt, verify_many
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.inputs import Batch, Outcome, attempt
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cardsign.card.convert import convert_card
-from cardsign.diff.cards import CardDiff, diff_cards
+from cardsign.diff import CardDiff, diff_cards
 from cardsign.errors import InputRefused
 from tests.diff.cases import Case, effect_of, read_changes
 from tests.support import edited, read_cases

@@ -13,7 +13,7 @@ import pytest
 
 from cardsign.card.convert import convert_card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, respelled
-from cardsign.diff.cards import diff_cards, diff_live
+from cardsign.diff import diff_cards, diff_live
 from tests.diff.cases import effect_of
 from tests.support import dump
 

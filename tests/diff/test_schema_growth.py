@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from cardsign.diff.cards import compare_schemas, diff_cards
+from cardsign.diff import compare_schemas, diff_cards
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import LintSettings
 from tests.lint.examples import example_card

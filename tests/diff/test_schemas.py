@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from cardsign.diff.cards import compare_schemas
+from cardsign.diff import compare_schemas
 from tests.diff.cases import Case, read_changes
 from tests.support import put
 

@@ -139,9 +139,9 @@ def test_no_child_outlives_a_program_that_succeeds(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     script = 'exec 3<>"$0"; sleep 1000 >&3 2>&3 <&3 & echo answer'
-    program = programs.Program("/bin/sh", ("-c", script, str(gate)), os.environ, 60.0, 100)
+    command = ("/bin/sh", "-c", script, str(gate))
     with os.fdopen(os.open(gate, NO_WAIT), "rb", buffering=0) as end:
-        assert programs.run(program) == b"answer\n"
+        assert programs.run(command, os.environ, max_seconds=60.0, max_answer=100) == b"answer\n"
         with selectors.DefaultSelector() as selector:
             selector.register(end, selectors.EVENT_READ)
             assert selector.select(20)  # the end of the pipe: nobody holds it open any more

@@ -25,7 +25,7 @@ def test_what_lies_there(place: str, urls: list[list[str]]) -> None:
 def test_a_place_has_one_spelling(text: str, shown: str) -> None:
     """What it shows reads as the same place."""
     place = parse_place(text)
-    assert (str(place), place.is_whole_origin) == (shown, shown == A)
+    assert (str(place), place.prefix == "/") == (shown, shown == A)
     assert parse_place(str(place)) == place
 
 

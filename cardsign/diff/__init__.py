@@ -1,1 +1,0 @@
-"""Diff: what changed between two cards, what breaks a caller, and the version it needs. Pure."""
