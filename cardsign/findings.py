@@ -1,6 +1,6 @@
 """One type for everything that cardsign has to say: a code, where, what, and what to do.
 
-What a code means stands in ``codes.toml``, which is read when a code is shown, never for a verdict.
+What a code means stands in ``codes.toml``, of which a table is parsed when its code is shown.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 Severity = Literal["error", "warning", "note"]
 #: The gravest first.
@@ -23,32 +23,6 @@ MAX_OF_CODE: Final = 50  # findings of one code that a report lists
 MAX_FINDINGS: Final = 200  # and of all codes, beside the first of each
 
 _WIDTH: Final = 96  # columns of a text, whatever the terminal has
-
-# What a code weighs where nothing says more; every other one is an error.
-# fmt: off
-_NOTES: Final = frozenset({
-    "card.legacy_path", "check.cache-unsaid", "check.etag-absent", "check.no-keys",
-    "contract.app-version", "contract.names", "contract.path-constant", "contract.skill-count",
-    "contract.undescribed", "contract.verb", "coverage.absence_unprovable", "diff.additive",
-    "diff.wording", "fetch.stale", "portable.default", "portable.empty-params",
-    "portable.empty-security", "portable.empty-value", "refresh.next_unknown", "sig.compat",
-    "sign.compat_lossy", "sign.header_unsigned", "trust.freshness_waived",
-})
-_WARNINGS: Final = frozenset({
-    "build.changed", "build.filled", "build.left_out", "build.not_advertised", "build.prompt",
-    "card.missing_required", "card.single_signature_block", "check.cache-long",
-    "check.etag-unsigned", "contract.open-object", "contract.untracked", "contract.vague",
-    "diff.unclear", "envelope.output", "envelope.unclear", "envelope.untraced",
-    "meaning.binding", "meaning.extended-open", "meaning.extended-spelling",
-    "meaning.hidden-character", "meaning.legacy-path", "meaning.media-type",
-    "meaning.no-requirement", "meaning.not-advertised", "meaning.old-flow", "meaning.open-door",
-    "meaning.protocol-version", "meaning.scope", "meaning.version", "members.empty",
-    "portable.legacy-member", "portable.null", "portable.snake-case",
-    "portable.unknown-member", "refresh.no_answer", "secrets.internal-address",
-    "secrets.local-path", "sign.compat_no_endpoint", "sign.sdk_refuses", "sign.dual_document",
-    "sign.foreign", "sign.profile_skipped",
-})
-# fmt: on
 
 
 def cut(text: str, limit: int = MAX_TEXT) -> str:
@@ -66,18 +40,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def severity_of(code: str) -> Severity:
-    """Return what a code weighs where no verdict and no setting says more."""
-    if code in _NOTES:
-        return "note"
-    return "warning" if code in _WARNINGS else "error"
-
-
 class CodeText(NamedTuple):
     """What is said of one code.
 
     Attributes:
         title: What it means; one sentence.
+        severity: What it weighs where no verdict and no setting says more.
         why: What follows from that, and for whom; may be empty.
         fix: What a person can do about it.
         reference: Where it comes from; may be empty.
@@ -86,11 +54,12 @@ class CodeText(NamedTuple):
     """
 
     title: str = ""
+    severity: Severity = "error"
     why: str = ""
     fix: str = ""
     reference: str = ""
-    bad: tuple[str, ...] = ()
-    good: tuple[str, ...] = ()
+    bad: Sequence[str] = ()
+    good: Sequence[str] = ()
 
 
 @cache
@@ -106,20 +75,30 @@ def list_codes() -> tuple[str, ...]:
     return tuple(line[2:-2] for line in lines if line.startswith('["'))
 
 
+def _table_of(code: str) -> str:
+    start = _registry().find(f'\n["{code}"]\n') + 1
+    return _registry()[start:].partition("\n\n")[0] if start else ""
+
+
+@cache
+def severity_of(code: str) -> Severity:
+    """Return what a code weighs where no verdict and no setting says more.
+
+    No table is parsed: a trusted card may have notes, and no verdict needs a reader of TOML.
+    """
+    table = _table_of(code)
+    return next((name for name in SEVERITIES if f'\nseverity = "{name}"' in table), "error")
+
+
 @cache
 def describe_code(code: str) -> CodeText:
     """Return what a code means. Every text is empty for a code that there is not.
 
     One table is parsed: to parse them all takes as long as to start Python.
     """
-    start = _registry().find(f'\n["{code}"]\n') + 1
-    if not start:
-        return CodeText()
     import tomllib  # no verdict needs it
 
-    members: dict[str, Any] = tomllib.loads(_registry()[start:].partition("\n\n")[0])[code]
-    bad, good = (tuple(members.pop(name, ())) for name in ("bad", "good"))
-    return CodeText(**members, bad=bad, good=good)
+    return CodeText(**tomllib.loads(_table_of(code)).get(code, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +124,8 @@ class Place:
     @property
     def position(self) -> str:
         """The line and column, as far as they are known: ``line 3, column 7``."""
-        named = (("line", self.line), ("column", self.column if self.line else None))
-        return ", ".join(f"{name} {number}" for name, number in named if number is not None)
+        column = "" if self.column is None else f", column {self.column}"
+        return f"line {self.line}{column}" if self.line else ""
 
     def __str__(self) -> str:
         return ", ".join(part for part in (self.path, self.position) if part)
@@ -225,17 +204,17 @@ def rate_findings(findings: Sequence[Finding], *, trusted: bool) -> tuple[Findin
     Of another card the first finding decides, so it is an error whatever its code.
     """
 
-    def rated(finding: Finding) -> Finding:
-        own = severity_of(finding.code)
+    rated: list[Finding] = []
+    for finding in findings:
+        severity = severity_of(finding.code)
         if not trusted:
-            own = "error" if finding.code == findings[0].code else own
+            severity = "error" if finding.code == findings[0].code else severity
         elif finding.code.startswith("coverage."):
-            own = "note"
-        elif own == "error":
-            own = "warning"
-        return finding if finding.severity == own else replace(finding, severity=own)
-
-    return tuple(map(rated, findings))
+            severity = "note"
+        elif severity == "error":
+            severity = "warning"
+        rated.append(replace(finding, severity=severity))
+    return tuple(rated)
 
 
 def list_findings(findings: Iterable[Finding], whole: str = "the card") -> Iterator[str]:
@@ -284,18 +263,15 @@ def cap_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """
     kept: list[Finding] = []
     counts: Counter[tuple[str, bool]] = Counter()
-    left_out: Counter[tuple[str, bool]] = Counter()
-    examples: dict[tuple[str, bool], Finding] = {}
+    others: dict[tuple[str, bool], Finding] = {}
     for finding in findings:
         kind = finding.code, finding.fixable
         counts[kind] += finding.count
         if counts[kind] == 1 or (counts[kind] <= MAX_OF_CODE and len(kept) < MAX_FINDINGS):
             kept.append(finding)
         else:
-            left_out[kind] += finding.count
-            examples.setdefault(kind, finding)
-    others = (
-        replace(examples[kind], message=f"{count:,} more", place=Place(), count=count)
-        for kind, count in left_out.items()
-    )
-    return (*kept, *others)
+            first = others.get(kind)
+            count = finding.count + (first.count if first else 0)
+            more = replace(first or finding, message=f"{count:,} more", place=Place(), count=count)
+            others[kind] = more
+    return (*kept, *others.values())
