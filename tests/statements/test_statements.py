@@ -1,12 +1,13 @@
 """The form of statements: K1 to K4, the spans of K9, and how they are put together.
 
-What a vector of tests/vectors/statements breaks (32, 45 to 47) is not broken here again.
+What a vector of tests/vectors/statements breaks (32, 45 to 47) is not broken here again, nor what
+attacks 202 (how a payload is spelled), 203, 204, 210 and 213 (what it says) decide.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -137,24 +138,6 @@ def test_envelope_passes_where_only_its_spelling_differs() -> None:
     assert longest.envelope.signatures[0].kid == "a" * 256
 
 
-SPELLINGS: dict[str, Callable[[bytes], bytes]] = {
-    "line break": lambda payload: payload + b"\n",
-    "space": lambda payload: payload.replace(b'":', b'": ', 1),
-    "1.0 for 1": lambda payload: payload.replace(b'"epoch":1', b'"epoch":1.0'),
-    "escape": lambda payload: payload.replace(b"tides", b"\\u0074ides", 1),
-    "other order": lambda payload: json.dumps(dict(reversed(json.loads(payload).items()))).encode(),
-}
-
-
-@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
-def test_payload_in_another_spelling(spell: Callable[[bytes], bytes]) -> None:
-    """K2: one value has one digest."""
-    payload = keyset_payload(keyset_members())
-    assert spell(payload) != payload
-    assert refusal(lambda: read_keyset(forged(spell(payload)))) == "statement.not_canonical"
-    assert read_keyset(forged(payload)).version == 1
-
-
 def public(name: str, **changes: Any) -> Members:
     """A root's entry with a changed JWK; None removes a member."""
     jwk = {**key(name).public.jwk(), **changes}
@@ -167,51 +150,20 @@ def root_with(*entries: Members) -> Members:
     return {"root": {"threshold": 1, "keys": list(entries)}}
 
 
-def holders(number: int, threshold: int = 1) -> Members:
-    """A root of so many holders."""
-    return {"root": quorum(threshold, *(f"r{index}" for index in range(number)))}
-
-
-X, Y = sorted([thumbprint("x"), thumbprint("y")])
-PADDED = "AA" + key("ann").public.jwk()["x"]
+X = thumbprint("x")
 #: What a keyset statement says in place of its honest members, and the code if it is refused.
 KEYSETS: dict[str, tuple[Members, str]] = {
     **CASES["keyset"],
-    "threshold 0": ({"root": quorum(0, "ann")}, "members"),
-    "a holder in capitals": ({"root": quorum(1, "ann:Ann")}, "members"),
-    "role root": ({"keys": [entry("card", "root")]}, "members"),
-    "no role": ({"keys": [entry("card")]}, "members"),
     "roles in another order": ({"keys": [entry("card", "release", "card")]}, "members"),
-    "revoked in another order": ({"revoked": [Y, X]}, "members"),
     "revoked twice": ({"revoked": [X, X]}, "members"),
     "exp at iat": ({"exp": T0}, "time_span"),
     "400 days and a second": ({"exp": T0 + 400 * DAY + 1}, "time_span"),
-    "a key that never begins": ({"keys": [entry("card", "card", exp=T0 - 2 * DAY)]}, "time_span"),
     "threshold above the holders": ({"root": quorum(2, "ann")}, "threshold"),
-    "two keys of one holder for two": ({"root": quorum(2, "ann", "bob:ann")}, "threshold"),
-    "seventeen holders": (holders(17), "threshold"),
-    "no root": ({"root": quorum(1)}, "threshold"),
-    "a root twice": ({"root": quorum(1, "ann", "ann:eve")}, "bad_key"),
-    "a root twice under an alias": (root_with(public("ann"), public("ann", kid="a")), "bad_key"),
-    "two under one kid": (root_with(public("ann", kid="k"), public("bob", kid="k")), "bad_key"),
-    "a root in recovery": ({"recovery": quorum(1, "ann")}, "bad_key"),
-    "a root in keys": ({"keys": [entry("ann", "card")]}, "bad_key"),
-    "a recovery key in keys": ({"keys": [entry("rita", "card")]}, "bad_key"),
     "a key twice": ({"keys": [entry("card", "card"), entry("card", "release")]}, "bad_key"),
-    "a revoked key": ({"revoked": [thumbprint("card")]}, "bad_key"),
-    "a revoked root": ({"revoked": [thumbprint("ann")]}, "bad_key"),
-    "a key with a private half": (root_with(public("ann", d="AA")), "bad_key"),
-    "a key with a certificate": (root_with(public("ann", x5c=[])), "bad_key"),
     "a key without kid": (root_with(public("ann", kid=None)), "bad_key"),
     "a key that is text": (root_with({"public": "x", "holder": "ann"}), "bad_key"),
-    "a number with a zero before": (root_with(public("ann", x=PADDED)), "bad_key"),
     # The honest twins.
     **{name: (changes, "") for name, changes in CASES["honest keyset"].items()},
-    "400 days": ({"exp": T0 + 400 * DAY}, ""),
-    "sixteen holders": (holders(16, 16), ""),
-    "a holder of two keys": ({"root": quorum(2, "ann", "ann2:ann", "bob")}, ""),
-    "a holder in root and recovery": ({"recovery": quorum(1, "rita:ann")}, ""),
-    "both roles": ({"keys": [entry("card", "card", "release")]}, ""),
     "an RSA key": ({"keys": [entry("rsa", "card")]}, ""),
     "RSA roots and recovery": ({"root": quorum(1, "rsa"), "recovery": quorum(1, "rsa2")}, ""),
     "a kid of one's own": (root_with(public("ann", kid="the blue token")), ""),
@@ -246,13 +198,9 @@ def card(**changes: Any) -> Members:
 OLD_AND_NEW = [card(), card(payload_sha256="1" * 64, seq=5)]
 RELEASES: dict[str, tuple[Members, str]] = {
     **CASES["release"],
-    "a card above the release": ({"cards": [card(seq=6)]}, "members"),
-    "a card twice": ({"cards": [card(), card(seq=4)]}, "members"),
     "a digest in base64url": ({"cards": [card(payload_sha256="A" * 43)]}, "members"),
-    "exp before iat": ({"exp": T0 - 1}, "time_span"),
     "a floor above the release": ({"floor": {URL: 6}}, "floor"),
     # The honest twins.
-    "14 days": ({"exp": T0 + 14 * DAY}, ""),
     "no card": ({"cards": [], "floor": {}}, ""),
     "both payloads while caches hold either": ({"cards": OLD_AND_NEW, "floor": {URL: 5}}, ""),
 }
