@@ -282,6 +282,7 @@ SPELLINGS: Final[tuple[tuple[str, str, Callable[[dict[str, Json]], str]], ...]] 
 )
 
 
+_RIGHT_KID: Final = "Give the signer the kid under which its key is published."
 #: What crewAI's signatures are refused for, whatever they fit: typ JWS, and a kid that the
 #: unprotected header repeats.
 _CREWAI: Final = frozenset({"sig.typ_forbidden", "sig.header_overlap"})
@@ -344,7 +345,8 @@ def _inspect_signatures(
         misfit = _CHANGED if is_invalid else None
         may_be_crewai = not _CREWAI.isdisjoint(reason.code for reason in reasons)
         if jwks and (is_invalid or may_be_crewai):
-            misfit = _explain_misfit(members_of(entry), header, jwks, spellings) or misfit
+            whole = data_of.get("served-as-is", b"")
+            misfit = _explain_misfit(members_of(entry), header, jwks, spellings, whole) or misfit
         if misfit:
             reasons = [*([] if is_invalid else reasons), misfit.at(f"/signatures/{index}")]
         # One that fits is no error, though it may not count.
@@ -364,8 +366,9 @@ def _explain_misfit(
     header: Mapping[str, Json],
     jwks: JwkSet,
     spellings: Sequence[tuple[str, str, bytes]],
+    payload: bytes,
 ) -> Finding | None:
-    """Say what a signature was made over that fits no payload of the card, if that can be found."""
+    """Say what a signature was made over, or by which key, that fits no payload by its own key."""
     key = jwks.find(str(header.get("kid")))
     if key is None or key.alg != header.get("alg"):
         return None
@@ -374,10 +377,14 @@ def _explain_misfit(
         key.check_length(signature)
     except SignatureRefused as refusal:  # by its length it could not fit anything
         return refusal.finding
-    for name, advice, data in spellings:
+    others = [other for other in jwks.keys if other.alg == key.alg and other is not key]
+    tries = [(key, *spelling) for spelling in spellings]
+    tries += [(other, "", _RIGHT_KID, payload) for other in others[:8]]  # no search without end
+    for signer, name, advice, data in tries:
         with suppress(SignatureRefused):
-            key.check(str(entry["protected"]), data, signature)
-            text = f"the signature fits this card as written with {name}"
+            signer.check(str(entry["protected"]), data, signature)
+            text = f"the signature is by the key {signer.kid!r}, not by the one that it names"
+            text = f"the signature fits this card as written with {name}" if name else text
             return Finding("sig.bad", text, fix=advice)
     return None
 

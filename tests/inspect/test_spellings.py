@@ -13,6 +13,7 @@ import pytest
 
 from cardsign.card.profiles import canonicalize
 from cardsign.inspect import SPELLINGS, InspectedSignature, inspect_card
+from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests import hostile
@@ -124,6 +125,21 @@ def test_a_signature_that_fits_is_not_searched_for(alice: PrivateKey, bob: Priva
     assert (good.report.verdict, spelled(good)) == ("valid", [])
     foreign = only(inspected(over(ODD, json.dumps(ODD).encode(), bob), alice))
     assert (foreign.report.verdict, spelled(foreign)) == ("unknown-key", [])
+
+
+def test_a_signature_by_another_key_of_the_set_is_told(alice: PrivateKey, bob: PrivateKey) -> None:
+    """It names a kid of the set, whose key has not made it; an edit is by none of the keys."""
+    header = {"alg": "ES256", "kid": alice.public.kid, "typ": "JOSE"}
+    protected = encode_base64url(json.dumps(header).encode())
+    signing_input = f"{protected}.{encode_base64url(canonicalize(ODD, 'served-as-is').data)}"
+    signature = encode_base64url(bob.sign(signing_input.encode()))
+    entry = {"protected": protected, "signature": signature}
+    (reason,) = only(inspected({**ODD, "signatures": [entry]}, alice, bob)).report.reasons
+    assert f"by the key {bob.public.kid!r}" in reason.message
+    (reason,) = only(
+        inspected({**ODD, "name": "x", "signatures": [entry]}, alice, bob)
+    ).report.reasons
+    assert "fits this card by no profile" in reason.message
 
 
 def test_a_signature_of_a_wrong_length_is_not_searched_for(alice: PrivateKey) -> None:
