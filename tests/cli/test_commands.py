@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -31,12 +30,12 @@ from tests.cli.test_transcripts import FOLDER, play
 from tests.keys.postgres import Server
 from tests.publish.publications import PUBLIC, sign
 from tests.server.identity import counterpart
+from tests.server.programs import ROOT, blocks
 from tests.statements import current
 from tests.statements.making import key
 from tests.support import PORTABLE, by_another_sdk, dump, put, signed
 from tests.tools import SARIF_SCHEMA
 
-ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "--insecure-loopback-http"
 
 pytestmark = pytest.mark.usefixtures("cheap")
@@ -343,18 +342,12 @@ def test_L4_a_watcher_follows_the_source_and_the_settings(
 
 # ------------------------------------------------------------------ blocks of guides
 
-GUIDES = ROOT / "docs/guides"
 HOME = "https://tides.example"
-
-
-def blocks(guide: str, language: str) -> list[str]:
-    """The code of a guide in one language."""
-    return re.findall(rf"```{language}\n(.*?)```", (GUIDES / guide).read_text("utf-8"), re.DOTALL)
 
 
 def test_the_page_about_inspect_shows_what_is_printed(cardsign: Cardsign) -> None:
     """Line by line."""
-    (card,), (console,) = blocks("inspect.md", "json"), blocks("inspect.md", "console")
+    (card,), (console,) = blocks("json", "inspect.md"), blocks("console", "inspect.md")
     signer = PrivateKey.generate("ES256", kid="harbour-2026")
     Path("jwks.json").write_bytes(JwkSet.of([signer.public]).to_bytes())
     entry = sign_payload(json.dumps(json.loads(card)).encode(), signer, typ="JOSE")
@@ -376,7 +369,7 @@ def test_the_python_about_peers_runs(cardsign: Cardsign, world: World) -> None:
         Path(f"{number}.json").write_bytes(data)
         world.change(f"{HOME}{path} serves {number}.json")
     run(cardsign("trust", "add", HOME, "--yes"))
-    (code,) = blocks("verify-a-peer.md", "python")
+    (code,) = blocks("python", "verify-a-peer.md")
     code = code.replace("geo.acme.example", "tides.example")
     printed: list[Any] = []
     names = {"print": lambda first, *_: printed.append(first)}

@@ -27,10 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
 
 
-def blocks(language: str) -> list[str]:
-    """The files of one kind that the guide shows."""
-    guide = ROOT / "docs/guides/serve.md"
-    return re.findall(rf"```{language}\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
+def blocks(language: str, guide: str = "serve.md") -> list[str]:
+    """The files of one kind that a guide shows."""
+    text = (ROOT / "docs/guides" / guide).read_text("utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def free_port() -> int:
