@@ -33,25 +33,16 @@ from tests.server.identity import counterpart
 from tests.server.programs import ROOT, blocks
 from tests.statements import current
 from tests.statements.making import key
-from tests.support import PORTABLE, by_another_sdk, dump, put, signed
+from tests.support import PORTABLE, by_another_sdk, dump, put, read_cases, signed
 from tests.tools import SARIF_SCHEMA
 
 LOOPBACK = "--insecure-loopback-http"
+CASES = read_cases(__file__)  # commands, one a line
 
 pytestmark = pytest.mark.usefixtures("cheap")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "verify SITE --jwks jwks.json",
-        "verify card.json --jwks SITE/.well-known/jwks.json",
-        "fetch SITE --jwks jwks.json",
-        "inspect SITE",
-        "lint SITE/.well-known/agent-card.json --fail-on error",
-        "diff SITE/.well-known/agent-card.json card.json",
-    ],
-)
+@pytest.mark.parametrize("words", CASES["this machine"])
 def test_this_machine_is_asked_only_by_an_option(cardsign: Cardsign, words: str) -> None:
     """Without it nobody is asked, and the message names it."""
     with counterpart() as site:
@@ -171,10 +162,7 @@ def test_an_sdks_own_signature_counts_where_it_is_accepted(cardsign: Cardsign) -
 
 @pytest.mark.needs_sarif_schema
 @pytest.mark.usefixtures("signed")
-@pytest.mark.parametrize(
-    "words",
-    ["lint bad.json half.json signed.json", "lint signed.json", "inspect signed.json"],
-)
+@pytest.mark.parametrize("words", CASES["sarif"])
 def test_sarif_is_valid_by_its_schema(cardsign: Cardsign, words: str) -> None:
     """SARIF 2.1.0; without its version, or with a member more, it is not."""
     Path("bad.json").write_bytes(dump(put(put(PORTABLE, "/version", "two"), "/x\n", None)))

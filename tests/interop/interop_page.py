@@ -10,7 +10,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
 
-from tests.interop.exceptions import Exceptions
 from tests.interop.population import CLASSES
 from tests.interop.roster import PROGRAMS, VERIFIERS
 from tests.interop.trial import (
@@ -21,6 +20,7 @@ from tests.interop.trial import (
     NO_PROFILE,
     NOTHING,
     OWN_PAYLOAD,
+    Exceptions,
     Row,
 )
 

@@ -21,7 +21,6 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from cardsign import PrivateKey  # noqa: E402
-from tests.interop import exceptions  # noqa: E402
 from tests.interop.interop_page import (  # noqa: E402
     parts,
     record,
@@ -29,7 +28,14 @@ from tests.interop.interop_page import (  # noqa: E402
 )
 from tests.interop.population import CLASSES, Sample, population  # noqa: E402
 from tests.interop.roster import PROGRAMS, Program  # noqa: E402
-from tests.interop.trial import Row, Trial  # noqa: E402
+from tests.interop.trial import (  # noqa: E402
+    Row,
+    Trial,
+    deviations,
+    found_in,
+    load_exceptions,
+    save_exceptions,
+)
 from tests.tools import name_judges  # noqa: E402
 
 SHARED: Final = ROOT.parent / "shared"
@@ -50,14 +56,14 @@ def main() -> int:
     programs = [program for program in asked if program.place is not None]
     faults = [f"{program.name} is not installed" for program in asked if program.place is None]
     rows = put(programs, [*population(SHARED, QUICK_RANDOM_CARDS if quick else RANDOM_CARDS)])
-    written = exceptions.load()
-    found = exceptions.found_in(rows, written)
+    written = load_exceptions()
+    found = found_in(rows, written)
     if "--propose" in sys.argv:
-        exceptions.save({**written, **found})
+        save_exceptions({**written, **found})
         return 0
     whole = SHARED.is_dir()
     sampled = [name for name in CLASSES if (quick if name.startswith("random") else not whole)]
-    faults += exceptions.deviations(found, written, sampled)
+    faults += deviations(found, written, sampled)
     print(*faults, sep="\n", file=sys.stderr)
     if not faults and whole and not quick:
         versions = {}

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.interop import exceptions
 from tests.interop.interop_page import is_usable
 from tests.interop.roster import VERIFIERS
 from tests.interop.table import RECORD
-from tests.interop.trial import ACCEPTED, ALL, OWN_PAYLOAD, Row
+from tests.interop.trial import ACCEPTED, ALL, OWN_PAYLOAD, Row, found_in, load_exceptions
 
 
 def record() -> dict[str, Any]:
@@ -40,8 +39,8 @@ def recorded_rows() -> list[Row]:
 
 def test_the_record_has_the_exceptions_that_were_written_down() -> None:
     """No more and no fewer, to the card."""
-    written = exceptions.load()
-    assert exceptions.found_in(recorded_rows(), written) == written
+    written = load_exceptions()
+    assert found_in(recorded_rows(), written) == written
 
 
 #: The least share of the cards that a verifier can use which it accepts with `--compat all`.

@@ -227,15 +227,7 @@ def unstarted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unstarted")
-@pytest.mark.parametrize(
-    ("bind", "settings", "is_warned"),
-    [
-        ("127.0.0.1:0", {}, False),
-        ("[::1]:0", {}, False),
-        ("0.0.0.0:0", {}, True),
-        ("0.0.0.0:0", {"behind_proxy": True}, False),
-    ],
-)
+@each_case(__file__, "binds", "bind", "settings", "is_warned")
 def test_others_may_be_slow_where_no_proxy_waits(
     published: Published, log: list[str], bind: str, settings: Any, is_warned: bool
 ) -> None:
