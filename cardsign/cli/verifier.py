@@ -235,7 +235,7 @@ class VerifierOptions:
         if not is_url(url):
             shown = without_userinfo(url)
             hint = f"Write https://{shown}"
-            if os.path.exists(url):
+            if os.path.isfile(url):
                 hint = "It is a file. To verify it: cardsign verify CARD"
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=hint)
         from cardsign.net.endpoints import Credential
