@@ -192,15 +192,14 @@ def test_two_servers_count_together_in_redis(tmp_path: Path, key: PrivateKey) ->
 def test_the_manifest_probes_what_answers() -> None:
     """Its paths are ours, its volume is read only, and its labels fit."""
     (text,) = blocks("yaml")
-    manifest = yaml.safe_load(text)
-    pod = manifest["spec"]["template"]
-    (container,) = pod["spec"]["containers"]
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
-    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
-    assert manifest["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
-    mounted = {one["name"] for one in container["volumeMounts"]}
-    assert mounted == {one["name"] for one in pod["spec"]["volumes"]}
-    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    deployment = yaml.safe_load(text)["spec"]
+    labels, pod = deployment["template"]["metadata"]["labels"], deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    probes = [container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")]
+    assert (probes, deployment["selector"]["matchLabels"]) == (["/readyz", "/healthz"], labels)
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    assert pod["securityContext"]["runAsNonRoot"] is True
 
 
 @pytest.mark.needs_systemd
