@@ -153,7 +153,7 @@ def nightly(session: nox.Session) -> None:
     for name in ("rust", "interop", "mutants"):
         session.notify(name)
     session.notify("lowest", ["tests", "--ignore=tests/repo", "-n", "2"])
-    many = {"CARDSIGN_EXAMPLES": "40000"}
+    many = {"CARDSIGN_EXAMPLES": "50000"}
     thorough = ("--thorough", "--hypothesis-profile", "nightly")
     python(session, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *thorough, env=many)
     long = ("--public", "500000", "--extended", "50000", "--rounds", "10")
