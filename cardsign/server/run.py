@@ -44,7 +44,7 @@ from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
 
 if TYPE_CHECKING:
-    from cardsign.batch import Batch
+    from cardsign.inputs import Batch
 
 log = logging.getLogger(__name__)
 
