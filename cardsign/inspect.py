@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.document import Card, check_is_no_key_set, interfaces_of
 from cardsign.card.extensions import declares_extended_card
-from cardsign.card.profiles import (
-    PROFILES,
-    VERIFIERS,
-    Payload,
-    Payloads,
-    ProfileName,
-    SdkVerifier,
-)
+from cardsign.card.profiles import PROFILES, VERIFIERS, Payload, Payloads, ProfileName, SdkVerifier
 from cardsign.card.schema import CARD_0_3, DocumentVersion, Field, respelled
 from cardsign.card.security import requirements_of, schemes_of, security_problems
 from cardsign.card.values import Json, finding_at, jcs, levels, members_of, objects_in

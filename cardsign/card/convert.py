@@ -15,13 +15,7 @@ from typing import Final, TypeAlias
 
 from cardsign.card import security
 from cardsign.card.document import DEFAULT_TRANSPORT, current_interfaces
-from cardsign.card.extensions import (
-    KEPT_OF_CARD,
-    KEPT_OF_SKILL,
-    checked_object,
-    kept_of,
-    with_kept,
-)
+from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, checked_object, kept_of, with_kept
 from cardsign.card.schema import (
     CAPABILITIES_1_0,
     CARD_0_3,

@@ -24,12 +24,7 @@ from cardsign.keys import agenda, ledger, secrets
 from cardsign.keys import store as stores
 from cardsign.keys.history import find_listed
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key
-from cardsign.keys.signers import (
-    SCHEMES,
-    check_possession,
-    list_public_keys,
-    open_signer,
-)
+from cardsign.keys.signers import SCHEMES, check_possession, list_public_keys, open_signer
 from cardsign.times import day, second
 
 if TYPE_CHECKING:

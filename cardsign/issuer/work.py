@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cardsign.config import NO_CONFIG, ProjectConfig
-from cardsign.errors import (
-    PassphraseFault,
-    PublishRefused,
-    SignerFault,
-    SigningRefused,
-    UsageFault,
-)
+from cardsign.errors import PassphraseFault, PublishRefused, SignerFault, SigningRefused, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import history

@@ -10,14 +10,7 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import is_contract
 from cardsign.card.strictjson import offsets, position
 from cardsign.card.values import Json, finding_at, split
-from cardsign.errors import (
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    CardRefused,
-    JsonRefused,
-    UsageFault,
-    closest,
-)
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, JsonRefused, UsageFault, closest
 from cardsign.findings import (
     SEVERITIES,
     Finding,

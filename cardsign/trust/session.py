@@ -27,13 +27,7 @@ from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, rea
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.times import minute
 from cardsign.trust.lock import Floor
-from cardsign.trust.policy import (
-    KeysAnchor,
-    KeysetAnchor,
-    Policy,
-    TrustedIssuer,
-    user_folder,
-)
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, TrustedIssuer, user_folder
 from cardsign.trust.walk import (
     MAX_CHAIN_BYTES,
     MAX_STEPS,

@@ -11,17 +11,7 @@ from cardsign.card.document import Card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Message, check_members
 from cardsign.card.values import finding_at, split
 from cardsign.findings import Finding
-from tests.support import (
-    CARDS,
-    DUAL,
-    OLD,
-    PORTABLE,
-    each_card,
-    each_case,
-    edited,
-    put,
-    without,
-)
+from tests.support import CARDS, DUAL, OLD, PORTABLE, each_card, each_case, edited, put, without
 
 
 def messages(root: Message) -> Iterator[Message]:

@@ -9,12 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cardsign.errors import KeyRefused
-from cardsign.jose.jwk import (
-    EXPONENT,
-    decode_base64url,
-    encode_base64url,
-    refuse_shared_primes,
-)
+from cardsign.jose.jwk import EXPONENT, decode_base64url, encode_base64url, refuse_shared_primes
 from cardsign.jose.keys import PrivateKey, PublicKey
 
 PRIMES = [n for n in range(2, 10_000) if all(n % d for d in range(2, math.isqrt(n) + 1))]

@@ -33,15 +33,7 @@ from cardsign.server.settings import ProviderSettings, ServerSettings
 from cardsign.server.tokens import create_token
 from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.identity import Issuer, counterpart
-from tests.server.programs import (
-    PATIENCE,
-    ROOT,
-    Running,
-    blocks,
-    is_gone,
-    running,
-    wait_until,
-)
+from tests.server.programs import PATIENCE, ROOT, Running, blocks, is_gone, running, wait_until
 from tests.server.served import exchange
 from tests.support import each_case
 from tests.tools import SCHEMATHESIS

@@ -18,12 +18,7 @@ from cardsign.card.document import Card
 from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
 from cardsign.keys.ledger import ENDED
 from cardsign.net.fetch import REFRESH_INTERVAL
-from cardsign.statements.keyset import (
-    KeysetId,
-    KeysetStatement,
-    RootAnchor,
-    read_keyset,
-)
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release, sign_release
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.report import Report

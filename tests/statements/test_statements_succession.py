@@ -17,11 +17,7 @@ from cardsign.statements.keyset import (
     read_keyset,
     sign_keyset,
 )
-from cardsign.statements.release import (
-    ReleaseStatement,
-    check_release,
-    effective_revoked,
-)
+from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
 from tests.statements.making import (
     DAY,
     NOW,

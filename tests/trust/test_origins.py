@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import CardRefused
-from cardsign.urls import (
-    MAX_URL_LENGTH,
-    interface_url,
-    parse_origin,
-    parse_url,
-    without_passwords,
-)
+from cardsign.urls import MAX_URL_LENGTH, interface_url, parse_origin, parse_url, without_passwords
 from tests.support import read_cases
 
 A = "https://a.example"
