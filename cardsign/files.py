@@ -26,7 +26,7 @@ FileStamp: TypeAlias = tuple[int, int, int]
 
 #: The settings of a project (:mod:`cardsign.config`).
 CONFIG_FILE: Final = "cardsign.toml"
-#: What a user allows on this machine (:mod:`cardsign.keys.secrets`).
+#: What a user allows on this machine (:mod:`cardsign.keys.passphrases`).
 USER_FILE: Final = "signers.toml"
 #: Bytes. More than any card or statement has: one that is too large is refused as such, and not
 #: called unreadable.

@@ -53,7 +53,7 @@ def rsa_key(kid: str | None = None) -> PrivateKey:
 
 def cheap_envelopes(patch: pytest.MonkeyPatch) -> None:
     """Let envelopes cost nothing to seal and to open: what they withstand is tested elsewhere."""
-    patch.setattr("cardsign.keys.sealed.SCRYPT_N", 2)
+    patch.setattr("cardsign.keys.passphrases.SCRYPT_N", 2)
 
 
 def read_statements_once(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, leads_outside, outside, walk
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys import secrets
+from cardsign.keys import passphrases
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES, Role, passphrase_variable
 from cardsign.keys.signers import Access, list_public_keys, user_policy, user_secrets
@@ -116,7 +116,7 @@ class KeystoreOptions:
         """Return the key store if there is one; for commands that only profit from it."""
         return self.open() if is_taken(self.located()) else None
 
-    def source(self, role: Role | None = None) -> secrets.PassphraseSource:
+    def source(self, role: Role | None = None) -> passphrases.PassphraseSource:
         """Return where the passphrase of a role's keys comes from.
 
         An option decides, then the role's own variable, then the role's file in the user's
@@ -126,14 +126,14 @@ class KeystoreOptions:
         if role is not None and file is None:
             variable = passphrase_variable(role)
             if variable in os.environ:
-                return secrets.PassphraseSource(environment=os.environ, variable=variable)
+                return passphrases.PassphraseSource(environment=os.environ, variable=variable)
             file = user_policy(os.environ).passphrase_files.get(role)
-        return secrets.PassphraseSource(file, os.environ, secrets.terminal_prompt())
+        return passphrases.PassphraseSource(file, os.environ, passphrases.terminal_prompt())
 
     def new_passphrase(self, role: Role, *, keys: str = "") -> bytes:
         """Return the passphrase of a new key of a role; `keys` names all that get it."""
         question = f"New passphrase of the {keys or f'{role} keys'}: "
-        return secrets.read_passphrase(self.source(role), question=question, is_new=True)
+        return passphrases.read_passphrase(self.source(role), question=question, is_new=True)
 
     def access(self, *uris: str) -> Access:
         """Return what signers may use: what the user's own file allows, and what was just typed.
@@ -223,17 +223,19 @@ def unlock_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return keystore_option(passphrase_option(command))
 
 
-def recovery_source() -> secrets.PassphraseSource:
+def recovery_source() -> passphrases.PassphraseSource:
     """Return where the recovery key's passphrase comes from; never from where the others do."""
-    prompt = secrets.terminal_prompt()
-    return secrets.PassphraseSource(None, os.environ, prompt, RECOVERY_VARIABLE)
+    prompt = passphrases.terminal_prompt()
+    return passphrases.PassphraseSource(None, os.environ, prompt, RECOVERY_VARIABLE)
 
 
 def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
     """Open a recovery key, and return it with its passphrase."""
     from cardsign.issuer.keyset import open_recovery_key
 
-    secret = secrets.read_passphrase(recovery_source(), question="Passphrase of the recovery key: ")
+    secret = passphrases.read_passphrase(
+        recovery_source(), question="Passphrase of the recovery key: "
+    )
     return open_recovery_key(file, secret), secret
 
 

@@ -18,9 +18,9 @@ from cardsign.cli.frame import Answer, Group, is_json, members, moment, safe, sa
 from cardsign.cli.issuer import KeystoreOptions
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.findings import counted
-from cardsign.jose.algorithms import SigningAlg
+from cardsign.jose.jwk import SigningAlg
 from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, short_kid
-from cardsign.keys import agenda, ledger, secrets
+from cardsign.keys import agenda, ledger, passphrases
 from cardsign.keys import store as stores
 from cardsign.keys.history import find_listed
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key
@@ -114,7 +114,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
     with of_the_user(source):
         data = frame.read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
         question = f"Passphrase of {source}: "
-        password = partial(secrets.read_passphrase, keystore.source(role), question=question)
+        password = partial(passphrases.read_passphrase, keystore.source(role), question=question)
         try:
             private = import_private_key(data, kid=kid, password=password)
         except errors.PassphraseFault as fault:
@@ -349,8 +349,8 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
         raise UsageFault("usage.conflict", message, path=store.place)
     old = keystore.access().for_roles((role,)).secrets("passphrase", f"{role} keys")
     question = f"New passphrase of the {role} keys: "
-    source = secrets.PassphraseSource(new_passphrase_file, prompt=secrets.terminal_prompt())
-    new = secrets.read_passphrase(source, question=question, is_new=True)
+    source = passphrases.PassphraseSource(new_passphrase_file, prompt=passphrases.terminal_prompt())
+    new = passphrases.read_passphrase(source, question=question, is_new=True)
     changed = store.change_passphrase(records, old, new, now=moment())
     where = f"`{role}` of [passphrase_files], or {ledger.passphrase_variable(role)}"
     report = {"role": role, "changed": [key.kid for key in changed], "also_in": where}

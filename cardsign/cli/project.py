@@ -28,7 +28,7 @@ from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role
-from cardsign.keys.secrets import read_passphrase
+from cardsign.keys.passphrases import read_passphrase
 from cardsign.keys.signers import user_file, user_policy
 from cardsign.keys.store import StorePlace, create_store, is_taken
 from cardsign.lint.cards import lint_card

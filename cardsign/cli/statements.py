@@ -23,7 +23,7 @@ from cardsign.issuer.cards import list_signed_cards
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
-from cardsign.keys.secrets import terminal_prompt
+from cardsign.keys.passphrases import terminal_prompt
 from cardsign.keys.store import KeyStore, StorePlace, create_store
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey

@@ -29,13 +29,13 @@ from cardsign.issuer import release as releases
 from cardsign.issuer.publishing import check_publishable, published_statements
 from cardsign.issuer.release import check_in_force, find_still_trusted, open_signers
 from cardsign.issuer.work import DRAFT_FILE, NOTICE, RECOVER, Gap, KeysetDue, Work
-from cardsign.jose.algorithms import SigningAlg
+from cardsign.jose.jwk import SigningAlg
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, statement_blob
-from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, open_envelope, seal
+from cardsign.keys.passphrases import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.keys.store import KeyStore, StorePlace, create_store, is_taken, open_store
 from cardsign.publish.publication import SKEW
 from cardsign.statements import envelope

@@ -34,7 +34,7 @@ from cardsign.issuer.work import (
     key_holder,
     unique_gaps,
 )
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS
+from cardsign.jose.jwk import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, history, ledger
 from cardsign.statements.envelope import StatementRefused

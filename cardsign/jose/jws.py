@@ -19,8 +19,14 @@ from joserfc.errors import JoseError
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, SignatureRefused, SigningRefused
-from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, VerifyAlg, named
-from cardsign.jose.jwk import decode_base64url, encode_base64url
+from cardsign.jose.jwk import (
+    ALGORITHMS,
+    SIGNING_ALGORITHMS,
+    VerifyAlg,
+    decode_base64url,
+    encode_base64url,
+    named,
+)
 from cardsign.jose.keys import KID_FORM, MAX_HEADER_BYTES, PrivateKey, PublicKey, check_answer
 
 # The headers of one signature: what they may say, and what makes a signature refused.

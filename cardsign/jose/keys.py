@@ -36,13 +36,17 @@ from cardsign.errors import (
     check_type,
     place_below,
 )
-from cardsign.jose.algorithms import ALGORITHMS, ED25519, SIGNING_ALGORITHMS, SigningAlg, VerifyAlg
 from cardsign.jose.jwk import (
+    ALGORITHMS,
+    ED25519,
     EXPONENT,
     NEW_MODULUS_BITS,
+    SIGNING_ALGORITHMS,
     JoseKey,
     NativePrivateKey,
     NativePublicKey,
+    SigningAlg,
+    VerifyAlg,
     check_purpose,
     decode_base64url,
     encode_base64url,
@@ -124,7 +128,7 @@ class PublicKey:
 
     Attributes:
         kid: The name under which its issuer publishes it, or the thumbprint. Only a hint.
-        alg: Of :data:`~cardsign.jose.algorithms.ALGORITHMS`; RSA has 2048 to 8192 bits and the
+        alg: Of :data:`~cardsign.jose.jwk.ALGORITHMS`; RSA has 2048 to 8192 bits and the
             exponent 65537, whichever of its algorithms this is.
         thumbprint: RFC 7638, SHA-256, of the numbers: the key's identity.
         jose: The key as joserfc holds it.

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from cardsign.errors import KeyRefused, StoreFault
-from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
+from cardsign.jose.jwk import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import ledger
 from cardsign.keys.ledger import ENDED, ROTATING, Event, KeyRecord, KeyState, Role, StoreState

@@ -26,8 +26,7 @@ from cryptography.x509.oid import PublicKeyAlgorithmOID
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.jwk import PRIVATE_LABELS, pem_blocks, refuse_pss
+from cardsign.jose.jwk import PRIVATE_LABELS, SIGNING_ALGORITHMS, pem_blocks, refuse_pss
 from cardsign.jose.keys import PrivateKey, PublicKey, read_jwks
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB

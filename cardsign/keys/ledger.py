@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import CardsignError, StoreFault
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS
+from cardsign.jose.jwk import SIGNING_ALGORITHMS
 from cardsign.jose.keys import JwkSet, PublicKey, short_kid
 from cardsign.statements.envelope import DIGEST
 from cardsign.statements.keyset import OnlineRole

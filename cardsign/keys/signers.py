@@ -34,14 +34,19 @@ from pydantic import AfterValidator, Field
 from cardsign import errors, programs
 from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_user
 from cardsign.files import USER_FILE, read_secret
-from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
-from cardsign.jose.jwk import PRIVATE_LABELS, encode_base64url, jwk_of, pem_blocks
+from cardsign.jose.jwk import (
+    PRIVATE_LABELS,
+    STATEMENT_ALGORITHMS,
+    encode_base64url,
+    jwk_of,
+    pem_blocks,
+)
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey, check_answer, raw_from_der
-from cardsign.keys import secrets as passphrases
+from cardsign.keys import passphrases
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_private_key, import_public_key
 from cardsign.keys.ledger import ROLES
-from cardsign.keys.secrets import PassphraseSource
+from cardsign.keys.passphrases import PassphraseSource
 from cardsign.tomltext import Table, read_settings
 
 # What signers may use.

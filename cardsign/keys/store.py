@@ -37,8 +37,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, ledger
 from cardsign.keys.ledger import ENDED, Event, KeyRecord, Role, StoreState, private_blob
-from cardsign.keys.sealed import open_sealed, seal
-from cardsign.keys.secrets import check_strength
+from cardsign.keys.passphrases import check_strength, open_sealed, seal
 from cardsign.keys.signers import Access, open_signer, require
 
 PRIVATE_FOLDER: Final = "private"

@@ -21,8 +21,7 @@ from typing import Final, Literal, TypeAlias
 from cardsign.card.strictjson import MAX_INTEGER, object_or_none
 from cardsign.card.values import Json, jcs
 from cardsign.errors import CardRefused, InputRefused, KeyRefused, SignatureRefused, SigningRefused
-from cardsign.jose.algorithms import STATEMENT_ALGORITHMS, named
-from cardsign.jose.jwk import decode_base64url, encode_base64url
+from cardsign.jose.jwk import STATEMENT_ALGORITHMS, decode_base64url, encode_base64url, named
 from cardsign.jose.jws import Entry, Signer, sign_payload
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.times import MAX_TIME, away, second

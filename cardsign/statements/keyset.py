@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
+from cardsign.jose.jwk import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jws import Entry, Signer
 from cardsign.jose.keys import JwkSet, PublicKey, short_kid
 from cardsign.statements import envelope as read

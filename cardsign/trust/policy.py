@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.errors import CardRefused, UsageFault, check_type, closest
-from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.jwk import ALGORITHMS
 from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.urls import Origin, Place, Url, is_this_machine, parse_origin, parse_url

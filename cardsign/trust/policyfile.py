@@ -21,7 +21,7 @@ from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.errors import CardRefused, CardsignError, FileFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
-from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
+from cardsign.jose.jwk import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootAnchor

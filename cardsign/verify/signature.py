@@ -42,7 +42,7 @@ from cardsign.card.security import check_security
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.findings import Finding, Place, rate_findings
-from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.jwk import ALGORITHMS
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.statements.keyset import IssuerKey

@@ -21,7 +21,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.history import statements_to_publish
 from cardsign.keys.ledger import StoreState, read_line
-from cardsign.keys.sealed import open_envelope
+from cardsign.keys.passphrases import open_envelope
 from cardsign.keys.store import FolderStore, KeyStore, create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents, publication_of, publish_generation

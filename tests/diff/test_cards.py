@@ -94,10 +94,7 @@ def test_one_schema_under_two_names_or_in_two_places() -> None:
     two = copy.deepcopy(one)
     two["skills"][0]["inputSchema"] = TEXT
     (change,) = compare(one, two).changes
-    assert (effect_of(change), change.message) == (
-        "unclear",
-        "`inputSchema` is new",
-    )
+    assert (effect_of(change), change.message) == ("unclear", "`inputSchema` is new")
     assert changes(two, two) == []
 
 

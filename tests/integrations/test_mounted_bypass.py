@@ -25,11 +25,7 @@ pytestmark = pytest.mark.needs_a2a
 OWN = "The agent's own extended card"
 PADDING = MAX_CALL_BYTES + 1000
 V0_3 = {"A2A-Version": "0.3"}
-INTERFACES = (
-    ("/a2a", "JSONRPC", "1.0"),
-    ("/a2a", "JSONRPC", "0.3"),
-    ("/rest", "HTTP+JSON", "1.0"),
-)
+INTERFACES = (("/a2a", "JSONRPC", "1.0"), ("/a2a", "JSONRPC", "0.3"), ("/rest", "HTTP+JSON", "1.0"))
 CARD = {
     **PUBLIC,
     "supportedInterfaces": [
@@ -113,8 +109,7 @@ def test_no_form_of_the_method_reaches_the_agent(
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/rest/extendedAgentCard", "/any-tenant/rest/extendedAgentCard", "/rest/v1/card"],
+    "path", ["/rest/extendedAgentCard", "/any-tenant/rest/extendedAgentCard", "/rest/v1/card"]
 )
 def test_no_path_of_rest_reaches_the_agents_own_card(bare: Any, mounted: Any, path: str) -> None:
     """The SDK answers for every tenant, and for A2A 0.3 below the same URL."""

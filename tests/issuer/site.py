@@ -26,11 +26,7 @@ from tests.support import PORTABLE, Remembering, reach_verdict
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORIGIN = "https://tides.example"
 ROOT = b"that of the offline root"
-SECRETS = {
-    "card": b"the passphrase of cards",
-    "release": b"that of cron's releases",
-    "root": ROOT,
-}
+SECRETS = {"card": b"the passphrase of cards", "release": b"that of cron's releases", "root": ROOT}
 RECOVERY = b"another horse entirely"
 
 

@@ -18,8 +18,13 @@ from joserfc.errors import JoseError
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
-from cardsign.jose.jwk import decode_base64url, encode_base64url
+from cardsign.jose.jwk import (
+    ALGORITHMS,
+    SIGNING_ALGORITHMS,
+    STATEMENT_ALGORITHMS,
+    decode_base64url,
+    encode_base64url,
+)
 from cardsign.jose.jws import check_entry, read_entry
 from cardsign.jose.keys import MAX_SIGNATURE_BYTES, REGISTRY, PublicKey
 from tests.jose.explicit_making import (

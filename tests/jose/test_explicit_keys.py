@@ -12,8 +12,13 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
-from cardsign.jose.jwk import decode_base64url, encode_base64url
+from cardsign.jose.jwk import (
+    ALGORITHMS,
+    SIGNING_ALGORITHMS,
+    STATEMENT_ALGORITHMS,
+    decode_base64url,
+    encode_base64url,
+)
 from cardsign.jose.jws import check_entry, read_entry, sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
 from tests.jose.explicit_making import ALL_ALGS, HEADER_ALGS, PAYLOAD, made

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cardsign.card.values import Json
 from cardsign.errors import SignatureRefused
-from cardsign.jose.algorithms import ALGORITHMS, STATEMENT_ALGORITHMS
-from cardsign.jose.jwk import encode_base64url
+from cardsign.jose.jwk import ALGORITHMS, STATEMENT_ALGORITHMS, encode_base64url
 from cardsign.jose.jws import check_entry, read_entry, sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.jose.explicit_making import PAYLOAD

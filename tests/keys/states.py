@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cardsign.jose.algorithms import SigningAlg
+from cardsign.jose.jwk import SigningAlg
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import agenda
 from cardsign.keys.agenda import Step, TimelineSettings, steps, take

@@ -16,8 +16,7 @@ import pytest
 
 from cardsign.card.values import jcs
 from cardsign.errors import KeyRefused, SigningRefused
-from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.jwk import encode_base64url
+from cardsign.jose.jwk import ALGORITHMS, encode_base64url
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.statements.envelope import (
     TYP_KEYSET,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.errors import UsageFault
-from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
+from cardsign.jose.jwk import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.tomltext import find_lines, line_of
