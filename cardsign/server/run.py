@@ -411,16 +411,16 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
             server.bind_uds = None  # granian would remove whatever is there at the end
             announce(address, "answering POST /verify at", as_json=as_json)
 
-        run_server(server, partial(_load_verdicts, open_batch))
+        run_server(server, partial(_load_verdicts, open_batch, isinstance(address, Path)))
 
 
-def _load_verdicts(open_batch: Callable[[], Batch]) -> mount.AsgiApp:
+def _load_verdicts(open_batch: Callable[[], Batch], by_socket: bool) -> mount.AsgiApp:
     log_to_stderr()
     follow_parent()
-    return answer_whole_requests(create_verdict_app(open_batch))
+    return answer_whole_requests(create_verdict_app(open_batch, by_socket=by_socket))
 
 
-def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
+def create_verdict_app(open_batch: Callable[[], Batch], *, by_socket: bool = False) -> Flask:
     """Return the application that answers ``POST /verify`` with a verdict, as JSON.
 
     The body is the card as received. `issuer`, `url`, `origin` and `audience` in the query say
@@ -428,7 +428,7 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
     verdict is, and 503 while the policy or its lock cannot be read, as that of ``GET /healthz``.
     """
     app = Flask("cardsign-verdicts", static_folder=None)
-    app.before_request(_refuse_strangers)
+    app.before_request(partial(_refuse_strangers, by_socket))
     app.register_error_handler(CardsignError, _show_fault)
     app.register_error_handler(exceptions.HTTPException, answer_error)
 
@@ -460,9 +460,9 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
     return app
 
 
-def _refuse_strangers() -> None:
-    # A page in a browser could reach this server by a name of its own (DNS rebinding).
-    if not is_this_machine(urlsplit(f"//{request.host}").hostname or ""):
+def _refuse_strangers(by_socket: bool) -> None:
+    # A page in a browser could reach a port by a name of its own (DNS rebinding), but no socket.
+    if not by_socket and not is_this_machine(urlsplit(f"//{request.host}").hostname or ""):
         abort(421)
     if REFUSAL in request.environ:
         raise request.environ[REFUSAL]

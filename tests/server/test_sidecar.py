@@ -79,6 +79,13 @@ def test_the_javascript_of_the_guide_says_why(
     assert (ran.returncode, f"Error: {reason['message']}\n" in ran.stderr) == (1, True), ran.stderr
 
 
+@pytest.mark.parametrize(("by_socket", "status"), [(True, 200), (False, 421)])
+def test_a_socket_may_be_called_by_any_name(by_socket: bool, status: int) -> None:
+    """No page in a browser reaches it, and clients make a name up; a port is not so."""
+    client = create_verdict_app(open_keys, by_socket=by_socket).test_client()
+    assert client.post("/verify", base_url="http://x", data=b"{}").status_code == status
+
+
 # ------------------------------------------------------------------ slow clients
 
 WHOLE = {"type": "http.request", "body": CARD}
@@ -224,7 +231,7 @@ def test_silent_clients_stop_nobody_at_a_socket_that_is_its_owners_alone(tmp_pat
             silent.sendall(SILENT[number % len(SILENT)])
         transport = httpx.HTTPTransport(uds=str(path))
         # A silent head is waited for ten seconds: who waited for one would answer later.
-        with httpx.Client(base_url="http://localhost", transport=transport, timeout=8.0) as http:
+        with httpx.Client(base_url="http://x", transport=transport, timeout=8.0) as http:
             for _ in range(3):
                 assert http.get("/healthz").json() == {"status": "ok"}
                 assert http.post("/verify", content=CARD).json()["verdict"] == "trusted"
