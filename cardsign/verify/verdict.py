@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from cardsign.card.document import Card, current_interfaces
+from cardsign.card.document import Card, check_is_no_key_set, current_interfaces
 from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
@@ -279,6 +279,10 @@ def _freshness_reasons(best: SignatureReport, trust: IssuerTrust) -> Iterator[Fi
 
 
 def _unsigned_reasons(card: Card) -> Iterator[Finding]:
+    try:
+        check_is_no_key_set(card.document)
+    except CardRefused as refusal:
+        yield refusal.finding
     yield Finding("sig.none", "the card has no `signatures`")
     if "signature" in card.document:
         message = "the `signature` member is not an A2A signature and was ignored"
