@@ -114,7 +114,7 @@ class World:
             self._lookups.append(host)
             turn = next(self._names[host]) if host in self._names else None
         if turn == "silent":
-            time.sleep(2 * PATIENCE / self.haste)
+            time.sleep(60 * PATIENCE)  # in a daemon thread, which nobody waits for
         if not isinstance(turn, list):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [ip_address(text) for text in turn]

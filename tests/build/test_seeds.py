@@ -144,10 +144,7 @@ def test_what_is_no_source_is_refused_with_its_reason(
 
 @pytest.mark.parametrize("at", ENVELOPES, ids=name)
 def test_an_envelope_is_read_by_whatever_reads_it(
-    at: tuple[str, int],
-    blocks: dict[tuple[str, int], Block],
-    alice: PrivateKey,
-    tmp_path: Path,
+    at: tuple[str, int], blocks: dict[tuple[str, int], Block], alice: PrivateKey, tmp_path: Path
 ) -> None:
     """Tasks and responses are held against the seed's card; calls are none of them."""
     path = tmp_path / "card.json"

@@ -26,10 +26,7 @@ def publications_of(client: Client) -> Publications:
 
 
 def serve(
-    directory: Path,
-    settings: ServerSettings | None = None,
-    *,
-    now: Callable[[], float] = time.time,
+    directory: Path, settings: ServerSettings | None = None, *, now: Callable[[], float] = time.time
 ) -> Client:
     """A client of the application; `look` takes up what was published, and no thread does."""
     app = create_app(Publications(directory, settings or ServerSettings(), now=now))
