@@ -194,6 +194,8 @@ class KeyRecord:
 
     def at(self, state: KeyState | None = None, **times: datetime | None) -> KeyRecord:
         """Return the record in another state, or at other times; whether it may is not asked."""
+        if state is None and all(getattr(self.times, mark) == at for mark, at in times.items()):
+            return self  # as nearly always: a key has its marks from its first publications on
         return replace(self, state=state or self.state, times=replace(self.times, **times))
 
 

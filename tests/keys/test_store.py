@@ -97,6 +97,12 @@ def test_a_blob_that_is_missing_or_another_is_refused(store: Any) -> None:
     assert refusal(store.signer, record, PASSPHRASE, match=digest) == "keystore.corrupt"
 
 
+def test_a_mark_that_stays_costs_no_new_record(store: QuickStore) -> None:
+    """Each publication looks at the marks of all keys, for years."""
+    record = store.add(FIRST)
+    assert record.at(seen=record.times.seen) is record
+
+
 @in_each_store
 def test_the_private_key_of_an_ended_key_is_gone(store: Any) -> None:
     """At once, and its record stays."""
