@@ -24,8 +24,8 @@ from tests.spoilt_cards import EXAMPLES
 
 #: Without a fault a world is simulated once, whichever test asks for it.
 world_of: Final = functools.cache(simulate)
-#: In all: 20,000 under `.ci/run`, which sets 2,000 examples, and a million by night.
-VERIFICATIONS: Final = 1_000_000 if EXAMPLES >= 40_000 else min(20_000, 10 * EXAMPLES)
+#: In all: 100,000 under `.ci/run`, which sets 2,000 examples, and a million by night.
+VERIFICATIONS: Final = {2_000: 100_000, 50_000: 1_000_000}.get(EXAMPLES, 10 * EXAMPLES)
 PARTS: Final = (1_000, 2_000, 3_000, 4_000)  # first seeds; two processes share them
 
 # Rotations gone wrong, one by one: the simulation has to find each.
