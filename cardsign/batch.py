@@ -67,7 +67,7 @@ def verify_many(
             for task in tasks:
                 yield from task.result()
         except futures.BrokenExecutor as exc:
-            tasks.clear()  # whose ends the pool writes down meanwhile
+            tasks.clear()  # the pool itself marks the others as failed
             raise LocalFault("internal.ended", "a worker was killed") from exc
         finally:
             for task in tasks:  # of a reader who has left
@@ -78,7 +78,8 @@ def verify_many(
 _unpickled: Final = lru_cache(1)(pickle.loads)
 
 
-#: Set in a worker by Ctrl-C. It must not die of it: half of an answer would hang its parent.
+#: Set in a worker by Ctrl-C. A worker that died of it in the middle of an answer would leave its
+#: parent waiting for the rest.
 _stopped: Final = Event()
 
 

@@ -223,7 +223,7 @@ def _create(path: Path, data: bytes, mode: int) -> None:
 
 
 def _read(descriptor: int, path: Path | str, max_bytes: int, *, is_cut: bool = False) -> bytes:
-    content = bytearray()  # one `read` of all that may come would claim the memory for it
+    content = bytearray()  # one `read` would allocate as much as may come
     while chunk := os.read(descriptor, min(_CHUNK, max_bytes + 1 - len(content))):
         content += chunk
     if len(content) > max_bytes and not is_cut:

@@ -372,7 +372,7 @@ def _explain_misfit(
         return refusal.finding
     others = [other for other in jwks.keys if other.alg == key.alg and other is not key]
     tries = [(key, *spelling) for spelling in spellings]
-    tries += [(other, "", _RIGHT_KID, payload) for other in others[:8]]  # no search without end
+    tries += [(other, "", _RIGHT_KID, payload) for other in others[:8]]  # of a set of hundreds
     for signer, name, advice, data in tries:
         with suppress(SignatureRefused):
             signer.check(str(entry["protected"]), data, signature)

@@ -295,7 +295,7 @@ def _says_the_same(source: bytes, signed: bytes, marker: extensions.ExtendedMark
 def _find_signed(work: Work) -> Documents | None:
     """Return the cards that are to be published; None where none is.
 
-    Where the settings name no cards, those that are published stay so, signed with the keys of now.
+    Where the settings name no cards, the published ones are signed again with the current keys.
 
     Raises:
         PassphraseFault: ``passphrase.none``: one has to be signed again.
@@ -333,7 +333,10 @@ def _sign_published(work: Work, access: Access | bytes | None) -> Documents | No
 
 
 def _prepare_signing(work: Work, access: Access | bytes | None) -> Callable[[bytes], bytes]:
-    """Return what signs a published card with the keys of now, or keeps what is right."""
+    """Return a function that signs a published card with the current keys.
+
+    A card that is signed with them already comes back unchanged.
+    """
     signers = card_signers(work.store, access, now=work.now)
     options = SigningOptions(own_kids=work.store.state.ever_held_kids())
     return partial(sign_document, signers=signers, options=options)
@@ -342,9 +345,9 @@ def _prepare_signing(work: Work, access: Access | bytes | None) -> Callable[[byt
 def _is_ours(work: Work, name: str, untrusted_card: bytes) -> bool:
     """Say whether a published card may be signed again without a person who looks at it.
 
-    Anybody who can write there may have put it there, with a signature of a key that he stole, and
-    cron records whatever it finds. So our newest release lists the card, or a key that nobody stole
-    has signed all of it and has not ended: an older card does not come back by the next key.
+    Whoever can write to the publication may have put it there, signed with a stolen key, and cron
+    records whatever it finds. So either our newest release must list the card, or a key that was
+    not stolen and has not ended must have signed all of it; else an old card could come back.
     """
     release = work.release
     try:
@@ -363,7 +366,7 @@ def _list_own_keys(work: Work) -> list[PublicKey]:
 
 
 def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
-    """Publish cards; our card of A2A 0.3 that stays published is signed with the keys of now.
+    """Publish cards; our card of A2A 0.3 that stays published is signed with the current keys.
 
     Raises:
         PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.

@@ -41,7 +41,7 @@ from cardsign.publish.publication import SKEW
 from cardsign.statements import envelope
 from cardsign.statements import keyset as statements
 from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused
-from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, OnlineRole, Quorum, RootKey
 from cardsign.times import day, second, utc
 from cardsign.urls import KEYSET_PATH, parse_origin
 
@@ -961,12 +961,7 @@ def recover(
     secrets, envelope = {role: passphrase(role) for role in (*missing, "root")}, b""
     for statement, data in published.items():
         keep_keyset(store, statement, data, now=now)
-    for role in missing:
-        listed = next((key.holder for key in previous.keys if role in key.roles), None)
-        private = PrivateKey.generate("ES256")
-        store.add_key(private, secrets[role], now=now, roles=(role,), holder=listed)
-    lost = {key.public.thumbprint for key in previous.keys} if missing else set()
-    lost -= {key.thumbprint for key in store.state.keys}
+    lost = _replace_lost_keys(work, previous, {role: secrets[role] for role in missing})
     root = PrivateKey.generate("ES256")
     if new_recovery_out is not None:
         renewed, envelope = make_recovery_key(secret)
@@ -980,6 +975,18 @@ def recover(
     with _written(new_recovery_out, envelope):
         record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
     return signed, record
+
+
+def _replace_lost_keys(
+    work: Work, previous: KeysetStatement, passphrases: Mapping[OnlineRole, bytes]
+) -> set[str]:
+    """Make a key of each role that the store lacks; return the thumbprints of the lost keys."""
+    for role, passphrase in passphrases.items():
+        holder = next((key.holder for key in previous.keys if role in key.roles), None)
+        private = PrivateKey.generate("ES256")
+        work.store.add_key(private, passphrase, now=work.now, roles=(role,), holder=holder)
+    listed = {key.public.thumbprint for key in previous.keys} if passphrases else set()
+    return listed - {key.thumbprint for key in work.store.state.keys}
 
 
 def _find_recovery_keys(keyset: KeysetStatement, key: PrivateKey) -> Quorum:

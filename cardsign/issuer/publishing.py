@@ -293,9 +293,9 @@ def find_stale_publications(work: Work) -> Iterator[Gap]:
             is_listed = release is not None and any(card.url == url for card in release.cards)
             withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
             stale = current if place == folder else place
-            task = f"move away {stale}, which may still be served: it is of no agent of "
+            task = f"move away {stale}, which may still be served: cardsign.toml names no agent "
             command = f"{withdraw}mv {shlex.quote(str(stale))} ELSEWHERE"
-            yield Gap(f"{task}cardsign.toml", command=command, until=work.now)
+            yield Gap(f"{task}for it", command=command, until=work.now)
 
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:

@@ -49,8 +49,8 @@ def find_gaps(work: Work) -> Iterator[Gap]:
     seen by the next call, and refused where this one would write.
     """
     store = work.store
-    for place in filter(None, (work, work.roots)):
-        place.store.load()
+    for holder in filter(None, (work, work.roots)):
+        holder.store.load()
     yield from publishing.find_stale_publications(work)
     obstacles, is_stranger = _find_obstacles(work)
     if obstacles:
