@@ -195,7 +195,7 @@ def read_json(data: bytes, file: str) -> SourceValue:
         raise place.refuse("build.syntax", exc.message, hint=exc.hint) from exc
     lines: dict[Location, int] = {}
     text, line, counted = data.decode(), 1, 0
-    for location, _, at in offsets(text):
+    for location, at in offsets(text):
         line, counted = line + text.count("\n", counted, at), at
         lines[location] = line
     return SourceValue(file, value, lines=lines)

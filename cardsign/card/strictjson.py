@@ -104,8 +104,8 @@ def _without_duplicates(members: list[tuple[str, Json]]) -> dict[str, Json]:
     return value
 
 
-def _no_constant(literal: str) -> NoReturn:
-    raise ValueError(literal)
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError("no JSON number")
 
 
 def integer(literal: str) -> int:
@@ -170,22 +170,12 @@ def position(prefix: str) -> tuple[int, int]:
 _SHOWN_CHARS: Final = 24  # of the input in a message
 _WHITESPACE: Final = re.compile(r"[ \t\n\r]*")
 _WORD: Final = re.compile(r"[-+.0-9A-Za-z_]*")
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-#: A string up to its end or first fault. Of surrogates only pairs are allowed.
-_STRING: Final = re.compile(
-    r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
-    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+"
-)
-_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def offsets(
     text: str, *, max_depth: int = MAX_DEPTH
-) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
-    """Yield where each value of a text begins.
-
-    Yields:
-        The value's tokens, where its name begins (of what has none, the value), where it begins.
+) -> Iterator[tuple[tuple[str | int, ...], int]]:
+    """Yield where each value of a text begins: its tokens, and its offset or that of its name.
 
     Raises:
         JsonRefused: As :func:`parse_object`, at the first fault.
@@ -202,23 +192,21 @@ class _Walk:
         self._pos = 0
         self._path: list[str | int] = []
 
-    def values(self) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+    def values(self) -> Iterator[tuple[tuple[str | int, ...], int]]:
         """Yield as :func:`offsets` does."""
-        yield from self._value(None)
+        yield from self._value()
         if self._next():
             raise self._refused("json.trailing", f"{self._found()} follows the JSON value")
 
-    def _value(self, name_pos: int | None) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+    def _value(self, name_pos: int | None = None) -> Iterator[tuple[tuple[str | int, ...], int]]:
         char = self._next()
-        yield tuple(self._path), self._pos if name_pos is None else name_pos, self._pos
+        yield tuple(self._path), self._pos if name_pos is None else name_pos
         if char in ("{", "["):
             yield from self._children("}" if char == "{" else "]")
-        elif char == '"':
-            self._string()
         else:
-            self._literal()
+            self._leaf()
 
-    def _children(self, close: str) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+    def _children(self, close: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
         """Yield what stands in the object or array that opens here, and step behind it."""
         if len(self._path) >= self._max_depth:
             message = f"arrays and objects are nested more than {self._max_depth} deep"
@@ -233,7 +221,7 @@ class _Walk:
                 yield from self._value(self._name(names))
             else:
                 self._path.append(index)
-                yield from self._value(None)
+                yield from self._value()
             self._path.pop()
             index, char = index + 1, self._next()
             if char not in {",", close}:
@@ -245,7 +233,7 @@ class _Walk:
         if self._next() != '"':
             raise self._expected("a member name in double quotes")
         start = self._pos
-        name = self._string()
+        name = self._leaf()
         self._path.append(name)
         if name in names:
             message = "the object already has a member of this name"
@@ -256,66 +244,47 @@ class _Walk:
         self._pos += 1
         return start
 
-    def _literal(self) -> None:
+    def _leaf(self) -> str:
+        """Step behind the string, number or literal that begins here; return it as text."""
         start = self._pos
-        word = self._run(_WORD)
-        if word in ("true", "false", "null"):
-            return
-        if word in ("NaN", "Infinity", "-Infinity"):
-            raise self._refused("json.number", f"`{word}` is no JSON number", at=start)
-        if not _NUMBER.fullmatch(word):
-            raise self._expected("a JSON value", at=start)
-        is_whole = word.lstrip("-").isdecimal()
         try:
-            integer(word) if is_whole else double(word)
+            value, self._pos = _DECODER.raw_decode(self._text, start)
+            str(value).encode()
+        except json.JSONDecodeError as exc:
+            if exc.pos == start and self._text[start : start + 1] != '"':
+                raise self._expected("a JSON value") from exc
+            raise self._refused("json.syntax", exc.msg.lower(), at=exc.pos) from exc
+        except UnicodeEncodeError as exc:
+            message = "an escape in the string is half of a character"
+            raise self._refused("json.surrogate", message, at=start) from exc
         except ValueError as exc:
+            is_whole = self._word().lstrip("-").isdecimal()
             code = "json.integer_range" if is_whole else "json.number"
-            raise self._refused(code, f"{self._found(start)} is {exc}", at=start) from exc
-
-    def _string(self) -> str:
-        """Read the string whose opening quote is here."""
-        start = self._pos
-        raw = self._run(_STRING)
-        match self._text[self._pos : self._pos + 1]:
-            case '"':
-                self._pos += 1
-                text: str = json.loads(f'{raw}"')
-                return text
-            case "\\":
-                if half := _SURROGATE.match(self._text, self._pos):
-                    raise self._refused("json.surrogate", f"`{half[0]}` is half of a character")
-                raise self._refused("json.syntax", "a backslash starts no JSON escape")
-            case "":
-                raise self._refused("json.syntax", "a string has no closing quote", at=start)
-        raise self._expected("an escape such as \\n instead of a control character")
+            raise self._refused(code, f"{self._found()} is {exc}") from exc
+        return str(value)
 
     def _next(self) -> str:
         """Step over whitespace; return the character that is next, empty at the end."""
-        if self._text[self._pos : self._pos + 1] in _SPACES:
-            self._run(_WHITESPACE)
+        if match := _WHITESPACE.match(self._text, self._pos):
+            self._pos = match.end()
         return self._text[self._pos : self._pos + 1]
 
-    def _run(self, pattern: re.Pattern[str]) -> str:
-        """Step over what `pattern` matches here, and return it."""
-        match = pattern.match(self._text, self._pos)
-        run = match.group() if match else ""
-        self._pos += len(run)
-        return run
+    def _word(self) -> str:
+        match = _WORD.match(self._text, self._pos)
+        return match[0] if match else ""
 
-    def _found(self, at: int | None = None) -> str:
-        """Return what stands at `at`, fit for a message on any terminal."""
-        at = self._pos if at is None else at
-        match = _WORD.match(self._text, at, at + _SHOWN_CHARS + 1)
-        word = match.group() if match else ""
+    def _found(self) -> str:
+        """Return what stands here, fit for a message on any terminal."""
+        word = self._word()
         if len(word) > _SHOWN_CHARS:
             return f"`{word[:_SHOWN_CHARS]}...`"
-        character = word or self._text[at : at + 1]
+        character = word or self._text[self._pos : self._pos + 1]
         if character.isascii() and character.isprintable():
             return f"`{character}`" if character else "the end of the input"
         return f"U+{ord(character):04X}"
 
-    def _expected(self, expected: str, *, at: int | None = None) -> JsonRefused:
-        return self._refused("json.syntax", f"expected {expected}, found {self._found(at)}", at=at)
+    def _expected(self, expected: str) -> JsonRefused:
+        return self._refused("json.syntax", f"expected {expected}, found {self._found()}")
 
     def _refused(self, code: str, message: str, *, at: int | None = None) -> JsonRefused:
         line, column = position(self._text[: self._pos if at is None else at])

@@ -296,7 +296,7 @@ def _with_lines(report: CardReport, text: str) -> CardReport:
     """
     findings = (*report.findings, *(finding for finding, _ in report.waived))
     token_paths = {above for finding in findings for above in _upwards(finding.place.tokens)}
-    starts = ((tuple(map(str, tokens)), at) for tokens, at, _ in offsets(text) if tokens)
+    starts = ((tuple(map(str, tokens)), at) for tokens, at in offsets(text) if tokens)
     places = {tokens: position(text[:at]) for tokens, at in starts if tokens in token_paths}
 
     def with_line(finding: Finding) -> Finding:
