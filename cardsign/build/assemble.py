@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, Target, field_of, rank
-from cardsign.build.reading import SourceValue, find_files, read_one, read_source
-from cardsign.build.sources import KINDS, MCP, ORLOJ, PYPROJECT, take_server
+from cardsign.build.reading import SourceValue, read_source
+from cardsign.build.sources import KINDS, MCP, ORLOJ, take_server
 from cardsign.card.convert import PROTOCOL_VERSIONS, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.schema import CARD_1_0, A2aVersion
@@ -26,18 +26,12 @@ from cardsign.urls import parse_url
 
 SET_HINT: Final = "Such as: --set version=1.2.0, --set skills.ID.name=...; the url is --url"
 _INTERFACE: Final = tuple(CARD_1_0.messages["supportedInterfaces"].fields)
-#: What no rule fills, by member: why a card without it is refused, and what to do.
+#: What no rule fills, by member, and what to do where no source says it.
 _NEEDED: Final = {
-    "name": ("no source names the agent", "Pass --set name='...', or name a source that says it."),
-    "skills": ("no source names a skill or a tool", "Name a SKILL.md, or an answer to tools/list."),
-    "description": (
-        "no source describes the agent",
-        "Pass --set description='...', or --prompt-excerpt where there is a prompt.",
-    ),
-    "supportedInterfaces": (
-        "no source says where the agent is called",
-        "Pass --url 'https://agents.example.com/{name}', or --base-url.",
-    ),
+    "name": "Pass --set name='...', or name a source that says it.",
+    "skills": "Name a SKILL.md, or an answer to tools/list.",
+    "description": "Pass --set description='...', or --prompt-excerpt where there is a prompt.",
+    "supportedInterfaces": "Pass --url 'https://agents.example.com/{name}', or --base-url.",
 }
 
 
@@ -106,7 +100,7 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
             return kind, Path(source.removeprefix(f"{kind.name}:"))
     path = Path(source)
     if os.path.isdir(path):
-        fitting = (kind for kind in KINDS for name in kind.folder if _has_file(path, name, kind))
+        fitting = (kind for kind in KINDS if any(any(path.glob(name)) for name in kind.folder))
     else:
         documents = read_source(path)
         fitting = (kind for file in documents for kind in KINDS if kind.is_file(file))
@@ -114,13 +108,6 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
         return kind, path
     message = f"it is none of {', '.join(kind.name for kind in KINDS)}"
     raise SourceValue(source).refuse("build.unknown_source", message)
-
-
-def _has_file(folder: Path, name: str, kind: Kind) -> bool:
-    """Return whether a folder has a file of its kind; pyproject.toml only with our table."""
-    if kind is not PYPROJECT:
-        return any(folder.glob(name))
-    return any(map(kind.is_file, map(read_one, find_files(folder, [name]))))
 
 
 def _set(draft: Draft, member: str, text: str) -> None:
@@ -191,9 +178,9 @@ def _complete(draft: Draft, kind: Kind, place: SourceValue, *, fill: bool) -> No
             draft.take(("skills", skill, "name"), skill, FILLED)
             draft.take(("skills", skill, "tags"), ["skill"], FILLED)
     card = draft.document()
-    for member, (message, hint) in _NEEDED.items():
+    for member, hint in _NEEDED.items():
         if not card.get(member):
-            raise place.refuse("build.missing", message, hint=hint)
+            raise place.refuse("build.missing", f"no source gives the card's {member}", hint=hint)
     if not fill:
         return
     draft.fill_version(place)

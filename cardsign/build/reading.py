@@ -19,7 +19,6 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from cardsign.card.security import UNDECLARED
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
 from cardsign.card.values import Json, kind_of, members_of, value_at
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
@@ -32,6 +31,12 @@ _Kind = TypeVar("_Kind", str, bool, dict[str, Json], list[Json])
 MAX_SOURCE_BYTES: Final = 1024 * 1024
 #: Files of one source; a card of more skills would be refused for its size.
 MAX_FILES: Final = 20_000
+#: What is said where a card refuses what a source says, unless the value is of a wrong type.
+_REFUSALS: Final = {
+    "card.auth_type": "build.unsupported",
+    "card.auth_setting": "build.unsupported",
+    "json.too_many_values": "build.limit",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +80,8 @@ class SourceValue:
 
     def refuse_as(self, refused: CardRefused) -> BuildRefused:
         """Return the error for a value that a card refuses."""
-        code, hint = "build.type", ""
-        if refused.code in ("card.auth_type", "card.auth_setting"):
-            code, hint = "build.unsupported", refused.hint
-        elif refused.code == "json.too_many_values":
-            code = "build.limit"
-        elif refused.message.endswith(UNDECLARED):
-            code = "build.reference"
-        return self.refuse(code, refused.message, hint=hint)
+        code = _REFUSALS.get(refused.code, "build.type")
+        return self.refuse(code, refused.message, hint=refused.hint)
 
     def get(self, *path: str | int) -> SourceValue:
         """Return what stands inside the value."""
@@ -232,8 +231,6 @@ def _read_toml(text: str, file: str) -> list[SourceValue]:
 
 # YAML.
 
-#: An unpaired surrogate, which YAML can write and UTF-8 cannot encode.
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final[Mapping[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -254,9 +251,8 @@ def _read_yaml(text: str, file: str) -> list[SourceValue]:
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "it cannot be read"
-        hint = "Indent with spaces." if "tab" in problem or "\\t" in problem else ""
-        if "mapping values are not allowed" in problem:
-            hint = "Put the text of that line in double quotes: it holds a colon and a space."
+        is_colon = "mapping values are not allowed" in problem
+        hint = "Put a text that holds a colon in double quotes." if is_colon else ""
         place = SourceValue(file, lines={(): mark.line + 1 if mark else 0})
         raise place.refuse("build.syntax", f"not YAML: {problem}", hint=hint) from exc
     except (yaml.YAMLError, ValueError, OverflowError) as exc:  # "\x01", "\UFFFFFFFF", 5000 digits
@@ -317,8 +313,6 @@ class _YamlDocument:
     def scalar(self, event: Any, at: Location) -> Json:
         """Return a scalar; a plain one as YAML's 1.2 core schema has it."""
         text = str(event.value)
-        if _SURROGATE.search(text):
-            raise self.refuse(event, "the text contains an unpaired surrogate")
         if event.style or not _NUMBER.fullmatch(text):
             return text if event.style else _WORDS.get(text, text)
         self.written[at] = text

@@ -64,5 +64,5 @@ def test_an_interface_without_a_url_is_left_out(shared: Path, write: Write) -> N
     assert urls == ["https://api.suwappu.bot"]
     assert "the interface has no url" in [one.message for one in card.reasons]
     bare = {name: one for name, one in json.loads(path.read_bytes()).items() if name != "url"}
-    with pytest.raises(BuildRefused, match="no source says where the agent is called"):
+    with pytest.raises(BuildRefused, match="no source gives the card's supportedInterfaces"):
         built(write("bare.json", json.dumps(bare)), url=None)
