@@ -113,10 +113,10 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
         return
     is_response = "status" in envelope
     member, code = ("output", "envelope.output") if is_response else ("input", "envelope.input")
-    key = skill, f"{member}_schema"
-    schemas = [schema for *named, _, schema in skill_schemas(card) if tuple(named) == key]
     if member not in envelope:
         return
+    key = skill, f"{member}_schema"
+    schemas = [schema for *named, _, schema in skill_schemas(card) if tuple(named) == key]
     for schema in schemas or [None]:
         problems, unclear = find_problems(schema, envelope[member])
         for tokens, message in problems:

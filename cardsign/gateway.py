@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from cardsign.card.document import interfaces_of, unsigned
 from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
-from cardsign.card.values import Json
+from cardsign.card.values import Json, members_of, value_at
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.findings import counted
 from cardsign.jose.jws import Signer
@@ -28,6 +28,7 @@ MAX_GATEWAYS: Final = 4
 #: What stands for the path of each endpoint in the gateway's URL.
 PATH: Final = "{path}"
 
+#: The members that announce an extended card, which a gateway has none of.
 _EXTENDED: Final = "extendedAgentCard", "supportsAuthenticatedExtendedCard"
 
 
@@ -96,8 +97,10 @@ def resign_card(
         gateways = counted(len(via) - 1, "gateway")
         raise CardRefused("gateway.loop", f"the card came through {gateways} already")
     moved = _at_gateway(document, url)
-    kept = {**kept_of(moved), UPSTREAM: _origin(upstream, now, via)}
-    copy = with_kept(_without_extended(moved), kept)
+    for owner in (moved, members_of(moved.get("capabilities"))):
+        for name in _EXTENDED:
+            owner.pop(name, None)
+    copy = with_kept(moved, {**kept_of(moved), UPSTREAM: _origin(upstream, now, via)})
     data = json.dumps(copy, ensure_ascii=False, indent=2).encode() + b"\n"
     return sign_with_notes(data, signers, options or SigningOptions())
 
@@ -113,7 +116,7 @@ def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> dict[str, 
     return {
         "issuer": upstream.issuer or upstream.subject or "",
         "payload_sha256": signature.payload_sha256,
-        "verified_at": stamp(now.astimezone(UTC).replace(microsecond=0)),
+        "verified_at": stamp(now),
         **({} if until is None else {"valid_until": stamp(until)}),
         "via": list(via),
     }
@@ -126,9 +129,7 @@ def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
     below = parse_place(url.partition(PATH)[0]) if PATH in url else None
     targets: dict[str, set[Url]] = {}
     for interface in interfaces_of(document, any_spelling=True):
-        if not isinstance(interface.url, str):
-            raise CardRefused("card.interface_url", "expected a URL", path=interface.pointer)
-        theirs = interface_url(interface.url, str(interface.binding))
+        theirs = interface_url(str(interface.url), str(interface.binding))
         if theirs == own or (below is not None and below.holds(theirs)):
             raise CardRefused(
                 "gateway.loop", f"the card is of {own} already", path=interface.pointer
@@ -136,28 +137,15 @@ def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
         if theirs.query and PATH in url:
             message = f"{PATH} would lose its query"
             raise CardRefused("card.interface_url", message, path=interface.pointer)
-        place: Any = moved
-        for token in interface.tokens[:-1]:
-            place = place[int(token)] if isinstance(place, list) else place[token]
+        place: Any = value_at(moved, interface.tokens[:-1])
         at = place[interface.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
         targets.setdefault(at, set()).add(theirs)
     for at, several in targets.items():
         if len(several) > 1:
-            raise UsageFault(
-                "usage.invalid",
-                f"the card has endpoints at {len(several)} URLs, and the gateway's is one: {at}",
-                hint=f"Let {PATH} stand for the path of each: --url '{url.rstrip('/')}{PATH}'"
-                if PATH not in url
-                else "They have the same path on several hosts. No gateway can tell them apart.",
+            message = (
+                f"the card has endpoints at {len(several)} URLs, and the gateway's is one: {at}"
             )
+            apart = f"{url.replace(PATH, '').rstrip('/')}{PATH}"
+            hint = f"Let {PATH} stand for the path of each, which must differ: --url '{apart}'"
+            raise UsageFault("usage.invalid", message, hint=hint)
     return moved
-
-
-def _without_extended(document: dict[str, Json]) -> dict[str, Json]:
-    """Return the card without the announcement of an extended one."""
-    card = {name: value for name, value in document.items() if name not in _EXTENDED}
-    capabilities = card.get("capabilities")
-    if isinstance(capabilities, dict):
-        remaining = {name: value for name, value in capabilities.items() if name not in _EXTENDED}
-        card["capabilities"] = remaining
-    return card
