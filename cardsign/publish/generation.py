@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -213,22 +212,12 @@ def newest_generation(directory: Path | None) -> Generation | None:
         return None
 
 
-def find_current(directory: Path) -> int:
-    """Return the number that ``current`` names, whether or not that generation is sound.
-
-    Raises:
-        ServeFault, FileFault: As :func:`load_current`.
-    """
-    return _read_manifest(directory).generation
-
-
-def tell_servers(directory: Path) -> None:
-    """Let a server of several publications know that one of them changed.
-
-    It looks at their folder several times a second, and at each publication once a minute.
-    """
-    with contextlib.suppress(OSError):  # another user's folder
-        os.utime(directory.parent)
+def last_number(directory: Path) -> int:
+    """Return the highest number ever given, whether or not `current` came to name it."""
+    numbers = [int(name) for name in list_names(directory) if FOLDER.fullmatch(name)]
+    with contextlib.suppress(ServeFault):
+        numbers.append(_read_manifest(directory).generation)
+    return max(numbers, default=0)
 
 
 def read_statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
@@ -268,12 +257,11 @@ def _read_manifest(directory: Path) -> _Manifest:
         message = "the directory holds no publication"
         raise ServeFault("serve.no_generation", message, path=str(directory)) from exc
     except ValidationError as exc:
-        errors = {".".join(map(str, error["loc"])): error["input"] for error in exc.errors()}
-        written = errors.get("format")
-        if isinstance(written, int) and written > _FORMAT:
-            message = f"format {written} is newer than format {_FORMAT}, which this cardsign reads"
+        error, *_ = exc.errors()
+        where, value = ".".join(map(str, error["loc"])) or "it is no JSON", error["input"]
+        if where == "format" and isinstance(value, int) and value > _FORMAT:
+            message = f"format {value} is newer than format {_FORMAT}, which this cardsign reads"
             raise ServeFault("serve.newer_format", message, path=str(path)) from exc
-        where = next(iter(errors)) or "it is no JSON"
         raise _corrupt(path, f"it is not as cardsign writes it: {where}") from exc
 
 
@@ -290,6 +278,8 @@ ANY_ORIGIN: Final = (
 #: Seconds; what says that a key is revoked must not be older than this in any cache.
 MAX_STATEMENT_AGE: Final = 300
 
+#: Of the path of before A2A 0.3, as drafts of RFC 9745 had it: no date is needed.
+DEPRECATED: Final[Headers] = (("Deprecation", "true"),)
 #: Its successor is in the same folder, wherever the agent is mounted.
 _SUCCESSOR: Final = ("Link", f'<{CARD_PATH.rpartition("/")[2]}>; rel="successor-version"')
 
@@ -311,21 +301,14 @@ def public_headers(media_type: str, max_age: int, *others: tuple[str, str]) -> H
 
 
 def public_files(
-    generation: Generation,
-    *,
-    legacy: bool = True,
-    deprecated: datetime | None = None,
-    sunset: datetime | None = None,
+    generation: Generation, *, legacy: Headers | None = DEPRECATED
 ) -> dict[str, tuple[bytes, Headers]]:
     """Return the public files with their headers, by path, in the order in which to replace them.
 
     Args:
         generation: Which.
-        legacy: Whether the path of before A2A 0.3 has the document for older clients, or, where
-            there is none, the same card.
-        deprecated: Since when that path is deprecated, which ``Deprecation`` says (RFC 9745);
-            without it the header says ``true``, as its drafts did; aware.
-        sunset: When that path will no longer answer, if that is known; aware.
+        legacy: The headers that say that the path of before A2A 0.3 is deprecated. It has the
+            document for older clients, or the same card where there is none; None for no such path.
     """
     max_age = generation.max_age
     of_statements = public_headers("application/jose+json", min(max_age, MAX_STATEMENT_AGE))
@@ -338,14 +321,9 @@ def public_files(
     if not generation.card:
         return public
     public[CARD_PATH] = generation.card, public_headers("application/json", max_age)
-    if legacy:
-        moved = [("Deprecation", f"@{int(deprecated.timestamp())}" if deprecated else "true")]
-        if sunset:  # RFC 8594
-            from email.utils import format_datetime  # which loading a generation needs not
-
-            moved.append(("Sunset", format_datetime(sunset.astimezone(UTC), usegmt=True)))
+    if legacy is not None:
         older = generation.legacy_card or generation.card
-        headers = public_headers("application/json", max_age, *moved, _SUCCESSOR)
+        headers = public_headers("application/json", max_age, *legacy, _SUCCESSOR)
         public[LEGACY_CARD_PATH] = older, headers
     return public
 

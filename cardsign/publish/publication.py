@@ -8,6 +8,7 @@ was published never vanishes from it.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from cardsign.card.document import Card, current_interfaces
 from cardsign.card.extensions import check_audience, declares_extended_card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json
-from cardsign.errors import FileFault, PublishRefused, ServeFault, SignatureRefused, UsageFault
+from cardsign.errors import FileFault, PublishRefused, SignatureRefused, UsageFault
 from cardsign.files import (
     file_faults,
     list_names,
@@ -43,10 +44,9 @@ from cardsign.publish.generation import (
     RELEASE_FILE,
     Generation,
     Publisher,
-    find_current,
     is_card,
+    last_number,
     newest_generation,
-    tell_servers,
 )
 from cardsign.sign import note_interfaces
 from cardsign.statements.envelope import StatementRefused, check_past
@@ -267,10 +267,7 @@ class CheckedIssued:
         """
         newest, release = self.newest, self.release
         if release is None or release.keyset.digest != newest.digest:
-            named = (
-                f"release {release.seq} names an older one" if release else "no release names it"
-            )
-            message = f"keyset {newest.label} is the newest, and {named}"
+            message = f"no release names keyset {newest.label}, the newest"
             raise PublishRefused("publish.release_behind", message)
         listed = (key for key in jwks.keys if newest.lists(key.thumbprint, "card"))
         return JwkSet.of([key for key in listed if key.thumbprint not in release.revoked])
@@ -506,7 +503,7 @@ def _commit(
             return newest
         # A cache tells changes by whole seconds, and clocks are set back.
         published_at = max(published_at, newest.published_at + timedelta(seconds=1))
-    number = _last_number(directory) + 1
+    number = last_number(directory) + 1
     generation = replace(generation, number=number, published_at=published_at, created=True)
     if not writes:
         return generation
@@ -531,16 +528,10 @@ def _commit(
         sync_directory(directory)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    tell_servers(directory)
+    # A server of several publications looks at their folder all the time, at each once a minute.
+    with contextlib.suppress(OSError):  # another user's folder
+        os.utime(directory.parent)
     return generation
-
-
-def _last_number(directory: Path) -> int:
-    """Return the highest number ever given, whether or not `current` came to name it."""
-    numbers = [int(name) for name in list_names(directory) if FOLDER.fullmatch(name)]
-    with contextlib.suppress(ServeFault):
-        numbers.append(find_current(directory))
-    return max(numbers, default=0)
 
 
 @contextlib.contextmanager

@@ -27,7 +27,8 @@ from cardsign.server import a2a
 from cardsign.server.a2a import NO_SNIFF, NO_STORE, Document
 from cardsign.server.providers import take_place
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings, in_networks, parse_address
-from cardsign.server.site import Agent, Publications, midnight, public_document
+from cardsign.server.site import Agent, Publications, public_document
+from cardsign.times import utc
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ def show_document(name: str, agent_name: str | None = None) -> Response:
     if document is None:
         return answer_interface(path.removeprefix("/"), agent_name)
     sunset = publications.settings.sunset
-    if path == LEGACY_CARD_PATH and sunset and publications.now() >= midnight(sunset).timestamp():
+    if path == LEGACY_CARD_PATH and sunset and utc(publications.now()).date() >= sunset:
         raise exceptions.Gone
     return answer_public(document)
 

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -41,6 +41,7 @@ from cardsign.jose.keys import JwkSet
 from cardsign.page import POLICY, card_page
 from cardsign.publish.generation import (
     CURRENT_FILE,
+    DEPRECATED,
     MAX_STATEMENT_AGE,
     Generation,
     load_current,
@@ -383,9 +384,13 @@ def public_documents(generation: Generation, settings: ServerSettings) -> dict[s
     Raises:
         JsonRefused: The public card is not strict JSON.
     """
-    days = (settings.deprecated, settings.sunset)
-    deprecated, sunset = (midnight(day) if day else None for day in days)
-    files = public_files(generation, legacy=settings.legacy, deprecated=deprecated, sunset=sunset)
+    legacy = DEPRECATED
+    if settings.deprecated:  # RFC 9745
+        midnight = datetime.combine(settings.deprecated, datetime.min.time(), UTC)
+        legacy = (("Deprecation", f"@{int(midnight.timestamp())}"),)
+    if settings.sunset:  # RFC 8594
+        legacy += (("Sunset", http_date(settings.sunset)),)
+    files = public_files(generation, legacy=legacy if settings.legacy else None)
     issuers = [provider.issuer for provider in settings.providers if provider.issuer]
     card = parse_object(generation.card) if generation.card else {}
     for path, body in resource_metadata(card, issuers).items():
@@ -454,21 +459,16 @@ def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
         yield f"{path.rpartition('/')[0]}/agent/authenticatedExtendedCard"  # up to A2A 0.2
 
 
-def midnight(day: date) -> datetime:
-    """Return when a day begins."""
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
-
-
 # The page for people.
 
 
 def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
     """Return the page, and when its verdict ends."""
     keysets, jwks = generation.keysets, JwkSet.from_bytes(generation.jwks)
-    newest = max(keysets, key=lambda label: [*map(int, label.split("."))], default="")
+    newest = next(reversed(keysets.values()), None)
     make = partial(card_page, generation.card, jwks=jwks, now=utc(now))
     try:
-        text, until = make(keyset=keysets.get(newest), release=generation.release)
+        text, until = make(keyset=newest, release=generation.release)
     except StatementRefused as refusal:
         log.error("the page leaves the statements out: %s", refusal)
         text, until = make()
