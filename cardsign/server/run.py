@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -32,7 +31,7 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, abort, request
 from werkzeug import exceptions
 
-from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, install_hint
+from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, require
 from cardsign.files import MAX_INPUT_BYTES, file_stamp
 from cardsign.server import mount
 from cardsign.server.a2a import NO_STORE, answer_error, json_response
@@ -84,14 +83,14 @@ def serve(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which would end a server that only starts
     host, port = split_address(bind, "--bind takes HOST:PORT")
     settings = read_settings()
-    check_settings(settings)
     # A worker may be started again while the operator's file is broken. No lock: it may be killed.
-    checked, reloads = multiprocessing.RawArray("c", MAX_CHECKED), multiprocessing.Value("L", 0)
+    checked, reloads = multiprocessing.RawArray("c", MAX_CHECKED), multiprocessing.RawValue("L", 0)
     with (
         tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
         contextlib.ExitStack() as stack,
     ):
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before anything imports the library
+        check_settings(settings)
         publications = Publications(location, settings)  # fails before anything listens
         address = stack.enter_context(reserve_address(host, port))
         share(settings, checked)
@@ -145,12 +144,8 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
     for path in [settings.token_file, *(provider.token_file for provider in settings.providers)]:
         if path is not None and not (is_running and file_stamp(path) is None):
             read_tokens(path)
-    if settings.metrics and find_spec("prometheus_client") is None:
-        raise UsageFault(
-            "usage.not_installed",
-            "metrics need prometheus-client, which is not installed",
-            hint=install_hint("metrics"),
-        )
+    if settings.metrics:
+        require("prometheus_client", extra="metrics")
 
 
 def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> Any:

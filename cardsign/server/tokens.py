@@ -132,7 +132,7 @@ def edit_tokens(path: Path) -> Iterator[list[str]]:
         write_atomic(path, changed)
 
 
-def remove_token(lines: list[str], name: str, path: str = "FILE") -> str:
+def remove_token(lines: list[str], name: str, path: str) -> str:
     """Remove the line of one token from those of a token file, and return the token's digest.
 
     Args:
@@ -144,13 +144,14 @@ def remove_token(lines: list[str], name: str, path: str = "FILE") -> str:
     Raises:
         UsageFault: ``usage.conflict``: there is no such token, or there are several.
     """
-    tokens = parse_tokens("".join(lines).encode("utf-8", "surrogateescape"), path=path)
-    digests = [digest for digest in tokens if name and digest.startswith(name.lower())]
-    if (digest := digest_token(name)) in tokens:
-        digests = [digest]
-    if len(digests) != 1:
-        problem = f"{len(digests)} digests begin so" if digests else "no token or digest fits"
+    tokens = parse_tokens("".join(lines).encode("utf-8", "surrogateescape"), path=path).values()
+    matches = [token for token in tokens if token.digest == digest_token(name)]
+    matches = matches or [
+        token for token in tokens if name and token.digest.startswith(name.lower())
+    ]
+    if len(matches) != 1:
+        problem = f"{len(matches)} digests begin so" if matches else "no token or digest fits"
         hint = f"See their digests: cardsign tokens list --token-file {path}"
         raise UsageFault("usage.conflict", problem, hint=hint)
-    del lines[tokens[digests[0]].line - 1]
-    return digests[0]
+    del lines[matches[0].line - 1]
+    return matches[0].digest

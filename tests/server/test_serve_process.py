@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -233,8 +234,8 @@ def test_metrics_without_the_library_are_refused(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything listens, with what to install."""
-    monkeypatch.setattr(run, "find_spec", lambda name: None)
-    with pytest.raises(UsageFault, match="prometheus-client") as caught:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(UsageFault, match="prometheus_client") as caught:
         run.serve(published.folder / "pub", partial(ServerSettings, metrics=True), "127.0.0.1:0")
     assert ".[metrics]" in caught.value.hint
 

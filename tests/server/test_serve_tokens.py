@@ -96,7 +96,7 @@ def test_changes_at_once_lose_no_token_and_revive_none(tmp_path: Path) -> None:
 
     def revoke(_: int) -> None:
         with edit_tokens(path) as lines:
-            remove_token(lines, DIGEST)
+            remove_token(lines, DIGEST, "tokens")
 
     with ThreadPoolExecutor(9) as pool:
         changes = [pool.submit(add, number) for number in range(8)] + [pool.submit(revoke, 0)]
