@@ -219,21 +219,6 @@ def read_keyset(untrusted_bytes: bytes) -> KeysetStatement:
     return keyset_of(read_envelope(untrusted_bytes, TYP_KEYSET))
 
 
-def is_no_newer(untrusted_bytes: bytes, newest: KeysetStatement) -> bool:
-    """Return whether bytes are a copy of a statement, or say that they are older than it.
-
-    Serves to leave out a long history unread; nothing else is checked.
-    """
-    try:
-        envelope = read_envelope(untrusted_bytes, TYP_KEYSET)
-        members = parse_payload(envelope.payload)
-        epoch = read.integer(members.get("epoch"), "/epoch")
-        number = epoch, read.integer(members.get("version"), "/version")
-    except StatementRefused:
-        return False
-    return envelope.payload == newest.envelope.payload or number < newest.number
-
-
 def keyset_of(envelope: Envelope) -> KeysetStatement:
     """Return the statement inside an envelope.
 

@@ -6,17 +6,16 @@ import hashlib
 import json
 import os
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 from cardsign.errors import CardsignError
 from cardsign.files import list_names, make_directory, read_bytes, refuse_links, write_atomic
@@ -38,11 +37,8 @@ from cardsign.trust.walk import (
     noting,
     read_statements,
 )
-from cardsign.urls import Origin, Place, Url, parse_origin
+from cardsign.urls import Origin, Place, parse_origin
 
-#: What a reason is for: see the attributes of :class:`IssuerTrust`.
-Weight = Literal["blocks", "hindrances", "notes"]
-_WEIGHTS: Final[tuple[Weight, ...]] = get_args(Weight)
 #: Reasons that the next question may take away or word differently.
 _PASSING: Final = {
     *("statement.not_yet", "statement.expired", "time.clock_behind", "time.historic"),
@@ -50,13 +46,16 @@ _PASSING: Final = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class IssuerTrust:
     """Who may speak for one issuer, by what right, and what leaves that open.
+
+    A session fills it in; nothing changes it later.
 
     Attributes:
         policy: Whose ceilings hold.
         issuer: What it says of the issuer.
+        reserved: The places of other issuers.
         keys: All keys of the anchor's source; the verdict asks for their times.
         has_source: Whether the source answered.
         unsupported: The keys of the source that are for another purpose.
@@ -65,15 +64,15 @@ class IssuerTrust:
         origins: Where the keyset statement lets interfaces stand.
         keyset: The newest keyset statement.
         release: The newest release statement, if it is in force.
-        release_ends: When the last key ends that signed the release.
+        deadlines: When these statements end, and the last key that signed the release.
         blocks: Why nothing can be trusted, whatever is waived.
         hindrances: Why it is unknown whether a card is current.
         notes: What else was found; it decides nothing.
-        reserved: The places of other issuers.
     """
 
     policy: Policy
     issuer: TrustedIssuer
+    reserved: tuple[Place, ...]
     keys: tuple[IssuerKey, ...] = ()
     has_source: bool = True
     unsupported: tuple[SkippedKey, ...] = ()
@@ -82,23 +81,15 @@ class IssuerTrust:
     origins: tuple[Origin, ...] | None = None
     keyset: KeysetStatement | None = None
     release: ReleaseStatement | None = None
-    release_ends: int | None = None
-    blocks: tuple[Finding, ...] = ()
-    hindrances: tuple[Finding, ...] = ()
-    notes: tuple[Finding, ...] = ()
-    reserved: tuple[Place, ...] = ()
+    deadlines: tuple[int, ...] = ()
+    blocks: list[Finding] = field(default_factory=list)
+    hindrances: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
 
     @cached_property
     def keys_by_kid(self) -> Mapping[str, IssuerKey]:
         """The keys by kid, which is a hint and proves nothing."""
         return {key.public.kid: key for key in reversed(self.keys)}
-
-    @cached_property
-    def deadlines(self) -> tuple[int, ...]:
-        """When the statements end, Unix seconds."""
-        used = (statement for statement in (self.keyset, self.release) if statement is not None)
-        ends = (end_of(statement, self.policy) for statement in used)
-        return (*ends, *([] if self.release_ends is None else [self.release_ends]))
 
     def next_change(self, now: float) -> float:
         """Return the next time at which a statement or a key begins or ends, Unix seconds."""
@@ -153,7 +144,6 @@ class Session:
         self.cards: set[str] = set()
         self.guard = threading.RLock()
         self._resolved: tuple[SuppliedStatements, IssuerTrust, float, float] | None = None
-        self._reasons: defaultdict[Weight, list[Finding]] = defaultdict(list)
 
     @property
     def floor(self) -> Floor:
@@ -170,165 +160,149 @@ class Session:
         The same statements until the next deadline give the same object. Nothing in them raises.
         A time of the caller's choice leaves nothing behind.
         """
+        trust = IssuerTrust(self.policy, self.issuer, self.reserved)
         if historic:
-            apart = copy(self)
-            apart._reasons = defaultdict(list)
             reason = Finding("time.historic", f"the verdict is about {now.isoformat()}")
-            apart._reasons["blocks"].append(reason)
-            return apart._ask_anchor(statements, now)
+            trust.blocks.append(reason)
+            copy(self)._ask_anchor(trust, statements, now)
+            return trust
         seconds = now.timestamp()
         if self._resolved is not None:
-            last, trust, since, until = self._resolved
+            last, resolved, since, until = self._resolved
             if since <= seconds < until and (last is statements or last == statements):
-                return trust
-        self._reasons.clear()
+                return resolved
         keyset, release = self.keyset, self.release
-        self._check_clock(now)
-        trust = self._ask_anchor(statements, now)
+        self._check_clock(trust, now)
+        self._ask_anchor(trust, statements, now)
         used = (statement for statement in (self.keyset, self.release) if statement is not None)
         self.newest_iat = max(self.newest_iat, *(statement.iat for statement in used), 0)
         anchor, is_newer = self.issuer.anchor, (keyset, release) != (self.keyset, self.release)
         if self.cache is not None and is_newer and isinstance(anchor, KeysetAnchor):
             add_to_cache(self.cache, anchor, self.passed, self.release)
-        is_passing = any(reason.code in _PASSING for reason in chain(*self._reasons.values()))
+        reasons = chain(trust.blocks, trust.hindrances, trust.notes)
+        is_passing = any(reason.code in _PASSING for reason in reasons)
         until = seconds if is_passing else trust.next_change(seconds)
         self._resolved = (statements, trust, seconds, until)
         return trust
 
-    def _ask_anchor(self, statements: SuppliedStatements, now: datetime) -> IssuerTrust:
-        """Return the result, by the one source of keys that the anchor names."""
+    def _ask_anchor(
+        self, trust: IssuerTrust, statements: SuppliedStatements, now: datetime
+    ) -> None:
+        """Fill in the result, by the one source of keys that the anchor names."""
         anchor = self.issuer.anchor
-        if isinstance(anchor, KeysAnchor):
-            return self._by_keys(anchor.keys, anchor.holders)
-        if isinstance(anchor, Url):
-            return self._by_jwks(str(anchor), statements)
-        return self._by_keyset(anchor, statements, now)
+        if isinstance(anchor, KeysetAnchor):
+            self._use_keyset(trust, anchor, statements, now)
+        elif isinstance(anchor, KeysAnchor):
+            _use_keys(trust, anchor.keys, anchor.holders)
+        else:  # the URL's key set, as it came now, or as this process saw it last
+            if statements.jwks_url == str(anchor):
+                self.jwks = _read_jwks(trust, statements) or self.jwks
+            if self.jwks is None:
+                _report_no_source(trust, f"the key set at {anchor} is not at hand")
+            else:
+                _use_keys(trust, self.jwks, {})
 
-    def _by_jwks(self, url: str, statements: SuppliedStatements) -> IssuerTrust:
-        """Return the keys of the URL's set: as it came now, or as this process saw it last."""
-        if statements.jwks_url == url:
-            self.jwks = self._read_jwks(statements) or self.jwks
-        if self.jwks is None:
-            return self._without_source(f"the key set at {url} is not at hand")
-        return self._by_keys(self.jwks, {})
-
-    def _by_keys(self, jwks: JwkSet, holders: Mapping[str, str]) -> IssuerTrust:
-        """Return the keys of a set, as far as they say themselves that they may be used."""
-        keys = (
-            IssuerKey(key, ("card",), holders.get(key.kid, ""), key.nbf, key.exp)
-            for key in jwks.keys
-        )
-        revoked = frozenset(key.thumbprint for key in jwks.keys if key.revoked)
-        return self._trust(keys, unsupported=jwks.skipped, revoked=revoked)
-
-    def _by_keyset(
-        self, anchor: KeysetAnchor, statements: SuppliedStatements, now: datetime
-    ) -> IssuerTrust:
-        """Return what the newest keyset and the newest release say."""
-        releases = self._walk(anchor, statements, now)
+    def _use_keyset(
+        self,
+        trust: IssuerTrust,
+        anchor: KeysetAnchor,
+        statements: SuppliedStatements,
+        now: datetime,
+    ) -> None:
+        """Fill in what the newest keyset and the newest release say."""
+        releases = self._walk(trust, anchor, statements, now)
         if self.keyset is None:
-            return self._without_source("no keyset statement can be accepted")
-        keyset, locked, reasons, notes = self.keyset, self.locked, self._reasons, list[Finding]()
-        self.release, revoked, contested = choose_release(
-            self.release, releases, keyset, locked, notes, now=now, skew=self.skew
+            _report_no_source(trust, "no keyset statement can be accepted")
+            return
+        trust.keyset = keyset = self.keyset
+        self.release, trust.revoked, contested = choose_release(
+            self.release, releases, keyset, self.locked, trust.notes, now=now, skew=self.skew
         )
-        reasons["notes"] += notes
-        ends = None
-        if not self._is_over(keyset, now, "blocks", "the newest keyset statement"):
+        trust.keys, trust.origins = keyset.keys, tuple(map(parse_origin, keyset.origins))
+        trust.offered, end = _read_jwks(trust, statements), end_of(keyset, self.policy)
+        trust.deadlines = (end,)
+        with noting(trust.blocks):
+            name = "the newest keyset statement"
+            check_times(keyset.iat, end, now=now, skew=self.skew, name=name)
             if contested is not None:
-                reasons["hindrances"].append(contested)
-            ends = self._release_ends(keyset, revoked, now)
-        if self.behind is not None and not reasons["blocks"] and self.floor != self.locked:
-            reasons["notes"].append(self.behind)
-        return self._trust(
-            keyset.keys,
-            offered=self._read_jwks(statements),
-            keyset=keyset,
-            release=self.release if ends is not None else None,
-            release_ends=ends,
-            revoked=revoked,
-            origins=tuple(map(parse_origin, keyset.origins)),
-        )
+                trust.hindrances.append(contested)
+            self._use_release(trust, keyset, now)
+        if self.behind is not None and not trust.blocks and self.floor != self.locked:
+            trust.notes.append(self.behind)
 
     def _walk(
-        self, anchor: KeysetAnchor, statements: SuppliedStatements, now: datetime
+        self,
+        trust: IssuerTrust,
+        anchor: KeysetAnchor,
+        statements: SuppliedStatements,
+        now: datetime,
     ) -> list[ReleaseStatement]:
         """Go on to the newest keyset; return the releases at hand."""
-        notes: list[Finding] = []
-        keysets = read_statements(statements.untrusted_keysets, read_keyset, notes, self.keyset)
-        releases = read_statements(statements.untrusted_releases, read_release, notes)
+        keysets = read_statements(statements.untrusted_keysets, read_keyset, trust.notes)
+        releases = read_statements(statements.untrusted_releases, read_release, trust.notes)
         after = "" if self.keyset is None else _name(self.keyset)
         cached = NO_STATEMENTS if self.cache is None else read_cache(self.cache, anchor, after)
-        kept = read_statements(cached.untrusted_keysets, read_keyset, [], self.keyset)
+        kept = read_statements(cached.untrusted_keysets, read_keyset, [])
         steps = MAX_STEPS + len(kept)
         walk = Walk([*keysets, *kept], self.locked, now, self.skew, max_steps=steps)
-        with noting(self._reasons["blocks"]):
+        with noting(trust.blocks):
             start = self.keyset or walk.begin(anchor.pin, anchor.issuer)
             if start is not None:
                 walk.onward(start)
-        self._reasons["notes"] += (*notes, *walk.reasons)
+        trust.notes += walk.reasons
         self.passed += tuple(walk.passed)
         self.keyset = walk.passed[-1] if walk.passed else self.keyset
         cached_releases = read_statements(cached.untrusted_releases, read_release, [])
         newest = self.keyset and self.keyset.id
         return releases + [release for release in cached_releases if release.keyset == newest]
 
-    def _release_ends(
-        self, keyset: KeysetStatement, revoked: frozenset[str], now: datetime
-    ) -> int | None:
-        """Return when the last signer of the release ends; None if it is not in force."""
-        release, reasons, name = self.release, self._reasons, "the newest release"
+    def _use_release(self, trust: IssuerTrust, keyset: KeysetStatement, now: datetime) -> None:
+        """Fill in the newest release, if it is in force."""
+        release, name = self.release, "the newest release"
         if release is None:
             message = "there is no release statement, so it is unknown which cards are current"
-            reasons["hindrances"].append(Finding("trust.freshness_unknown", message))
-            return None
-        with noting(reasons["blocks"], name):
+            trust.hindrances.append(Finding("trust.freshness_unknown", message))
+            return
+        with noting(trust.blocks, name):
             self.locked.check(release)
-            with noting(reasons["hindrances"], name):
+            with noting(trust.hindrances, name):
                 signers = check_release(
-                    release, keyset, None, now=now, skew=self.skew, revoked=revoked
+                    release, keyset, None, now=now, skew=self.skew, revoked=trust.revoked
                 )
-                if not self._is_over(release, now, "hindrances", name):
+                end = end_of(release, self.policy)
+                with noting(trust.hindrances):
+                    check_times(release.iat, end, now=now, skew=self.skew, name=name)
                     keys = (key for key in keyset.keys if key.public.thumbprint in signers)
-                    return max(key.exp for key in keys)
-        return None
+                    trust.deadlines += (end, max(key.exp for key in keys))
+                    trust.release = release
 
-    def _is_over(
-        self,
-        statement: KeysetStatement | ReleaseStatement,
-        now: datetime,
-        weight: Weight,
-        name: str,
-    ) -> bool:
-        """Return whether a statement is not in force, and weigh why."""
-        end = end_of(statement, self.policy)
-        count = len(self._reasons[weight])
-        with noting(self._reasons[weight]):
-            check_times(statement.iat, end, now=now, skew=self.skew, name=name)
-        return len(self._reasons[weight]) > count
-
-    def _check_clock(self, now: datetime) -> None:
+    def _check_clock(self, trust: IssuerTrust, now: datetime) -> None:
         """Block everything if the clock is behind what was signed already."""
         if self.newest_iat - now.timestamp() > self.policy.skew:
             message = f"a statement of {minute(self.newest_iat)} was seen before, "
             message += f"and this clock says {minute(now)}"
-            self._reasons["blocks"].append(Finding("time.clock_behind", message))
+            trust.blocks.append(Finding("time.clock_behind", message))
 
-    def _read_jwks(self, statements: SuppliedStatements) -> JwkSet | None:
-        if statements.untrusted_jwks is not None:
-            with noting(self._reasons["notes"]):
-                return JwkSet.from_bytes(statements.untrusted_jwks)
-        return None
 
-    def _without_source(self, message: str) -> IssuerTrust:
-        self._reasons["blocks"].append(Finding("trust.no_keys", message))
-        return self._trust((), has_source=False)
+def _use_keys(trust: IssuerTrust, jwks: JwkSet, holders: Mapping[str, str]) -> None:
+    """Fill in the keys of a set, as far as they say themselves that they may be used."""
+    trust.keys = tuple(
+        IssuerKey(key, ("card",), holders.get(key.kid, ""), key.nbf, key.exp) for key in jwks.keys
+    )
+    trust.unsupported = jwks.skipped
+    trust.revoked = frozenset(key.thumbprint for key in jwks.keys if key.revoked)
 
-    def _trust(self, keys: Iterable[IssuerKey], **members: Any) -> IssuerTrust:
-        reasons: dict[Any, Any] = {weight: tuple(self._reasons[weight]) for weight in _WEIGHTS}
-        return IssuerTrust(
-            self.policy, self.issuer, tuple(keys), reserved=self.reserved, **reasons, **members
-        )
+
+def _read_jwks(trust: IssuerTrust, statements: SuppliedStatements) -> JwkSet | None:
+    if statements.untrusted_jwks is not None:
+        with noting(trust.notes):
+            return JwkSet.from_bytes(statements.untrusted_jwks)
+    return None
+
+
+def _report_no_source(trust: IssuerTrust, message: str) -> None:
+    trust.has_source = False
+    trust.blocks.append(Finding("trust.no_keys", message))
 
 
 # Signed statements kept in the user's cache folder (decision F6, L6). What is read is verified

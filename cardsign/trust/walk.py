@@ -37,7 +37,6 @@ from cardsign.statements.keyset import (
     check_first,
     check_recovery,
     check_successor,
-    is_no_newer,
     read_keyset,
 )
 from cardsign.statements.release import (
@@ -167,10 +166,7 @@ def _sort_statement(untrusted_bytes: bytes) -> SuppliedStatements:
 
 
 def read_statements(
-    received: Iterable[bytes],
-    read: Callable[[bytes], Statement],
-    notes: list[Finding],
-    newest: KeysetStatement | None = None,
+    received: Iterable[bytes], read: Callable[[bytes], Statement], notes: list[Finding]
 ) -> list[Statement]:
     """Return the well-formed statements among those received, each once.
 
@@ -178,7 +174,6 @@ def read_statements(
         received: As they came.
         read: Reads one of them.
         notes: Gets why others are left out.
-        newest: Statements that are no newer than this one say nothing new, and are not read.
     """
     statements: list[Statement] = []
     total = 0
@@ -189,8 +184,6 @@ def read_statements(
             message = f"they have more than {MAX_CHAIN_BYTES} bytes in all; the rest is left out"
             notes.append(Finding("statement.too_many", message))
             break
-        if newest is not None and is_no_newer(data, newest):
-            continue
         with noting(notes, f"statement {index}"):
             statements.append(read(data))
     return statements

@@ -36,13 +36,6 @@ SignatureVerdict = Literal[
 ]
 
 SCHEMA: Final = "cardsign.verdict/2"
-#: The exit status of each verdict.
-EXIT_OF: Final = {
-    "trusted": EXIT_OK,
-    "untrusted": EXIT_NOT_TRUSTED,
-    "invalid": EXIT_NOT_TRUSTED,
-    "indeterminate": EXIT_NO_VERDICT,
-}
 _MAX_SHOWN: Final = 4  # places in a sentence
 #: The members of a signature in a verdict's JSON, in their order.
 _SHOWN: Final = (
@@ -202,7 +195,8 @@ class Report:
     @property
     def exit_status(self) -> int:
         """0 trusted, 1 untrusted or invalid, 3 indeterminate."""
-        return EXIT_OF[self.verdict]
+        others = {"trusted": EXIT_OK, "indeterminate": EXIT_NO_VERDICT}
+        return others.get(self.verdict, EXIT_NOT_TRUSTED)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of ``cardsign verify --json`` (schema cardsign.verdict/2)."""

@@ -23,9 +23,10 @@ Rules V and threats are those of ``docs/concepts/threat-model.md``, decisions E 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from cardsign.card.document import TOKEN_CLAIMS, check_interfaces, check_is_agent_card
@@ -93,25 +94,21 @@ def examine_signature(
         inquiry: What the verdict is about.
         try_compat: Whether to check an entry of compat typ, which can explain but never count.
     """
-    path, trust = f"/signatures/{index}", inquiry.trust
-    # (4.1) its shape and header
+    path, trust, entry = f"/signatures/{index}", inquiry.trust, None
     allowed = trust.issuer.algorithms if trust else tuple(ALGORITHMS)
     try:
+        # (4.1) its shape and header
         entry = read_entry(untrusted_entry, algorithms=allowed)
-    except SignatureRefused as refusal:
-        reason = refusal.finding.at(path + refusal.path)
-        return _worthless(index, None, "refused", reason, Answers("no"))
-    if entry.kind == "compat" and not try_compat:
-        # Of one that is tried, `_why_it_may_not_count` says the same in other words.
-        untried = "a compat signature is made for other SDKs, so it was not checked"
-        reason = Finding("sig.compat", untried, Place(path))
-        return _worthless(index, entry, "not-tried", reason, Answers())
-    # (4.2) the key that its kid names
-    key = trust.keys_by_kid.get(entry.kid) if trust else None
-    if trust is None or key is None:
-        return _without_key(index, entry, inquiry)
-    # (4.3) the payload that it fits
-    try:
+        if entry.kind == "compat" and not try_compat:
+            # Of one that is tried, `_why_it_may_not_count` says the same in other words.
+            untried = "a compat signature is made for other SDKs, so it was not checked"
+            reason = Finding("sig.compat", untried, Place(path))
+            return _worthless(index, entry, "not-tried", reason, Answers())
+        # (4.2) the key that its kid names
+        key = trust.keys_by_kid.get(entry.kid) if trust else None
+        if trust is None or key is None:
+            return _without_key(index, entry, inquiry)
+        # (4.3) the payload that it fits
         payload = matching_payload(entry, key.public, payloads, trust.issuer.profiles)
     except SignatureRefused as refusal:
         reason = refusal.finding.at(path + refusal.path)
@@ -336,15 +333,14 @@ def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) ->
     it cannot be read who may call.
     """
     value, places = payload.value, (trust.issuer.places, trust.origins, trust.reserved)
-    checks: tuple[tuple[Callable[..., None], tuple[object, ...]], ...] = (
-        (check_interfaces, places),
-        (check_is_agent_card, ()),
-        (check_security, (payloads.members,)),
-    )
     reasons = []
-    for check, arguments in checks:
+    for check in (
+        partial(check_interfaces, value, *places),
+        partial(check_is_agent_card, value),
+        partial(check_security, value, payloads.members),
+    ):
         try:
-            check(value, *arguments)
+            check()
         except CardRefused as refusal:
             # A lossy payload has its places elsewhere than the card has them.
             where = refusal.path if payload.rewritten is None else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from functools import partial
 from typing import Final
 
 from cardsign.card.document import Card, check_is_no_key_set, current_interfaces
@@ -18,7 +18,7 @@ from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.findings import Finding, Place
-from cardsign.trust.session import IssuerTrust, end_of
+from cardsign.trust.session import IssuerTrust
 from cardsign.urls import interface_url
 from cardsign.verify.report import Answers, Report, SignatureReport, Verdict, logged
 from cardsign.verify.signature import Inquiry, examine_signature
@@ -36,31 +36,28 @@ def judge_card(
         historic: The caller chose the time.
     """
     trust = inquiry.trust
-    keyset, release = (trust.keyset, trust.release) if trust is not None else (None, None)
+    report = partial(
+        Report,
+        subject=_name_of(inquiry),
+        historic=historic,
+        checked_at=inquiry.now,
+        keyset=trust.keyset if trust else None,
+        release=trust.release if trust else None,
+    )
     try:
         card = Card.from_bytes(untrusted_bytes)
     except InputRefused as refusal:
-        return Report(
-            "invalid",
-            _name_of(inquiry),
-            Answers(integrity="no"),
-            (refusal.finding, *(trust.notes if trust is not None else ())),
-            historic=historic,
-            checked_at=inquiry.now,
-            keyset=keyset,
-            release=release,
-        )
+        reasons = (refusal.finding, *(trust.notes if trust else ()))
+        return report(verdict="invalid", answers=Answers(integrity="no"), reasons=reasons)
     payloads = Payloads(card)
     signatures, decider = _examine_all(card.signatures, payloads, inquiry, stop_early)
     best = decider or max(signatures, key=lambda signature: signature.rank, default=None)
     verdict = "trusted" if decider else _verdict(signatures, best, inquiry)
     shown = best or _NO_SIGNATURE
-    is_trusted = verdict == "trusted" and shown.profile is not None
-    payload = payloads.of(shown.profile) if is_trusted and shown.profile else None
+    payload = payloads.of(shown.profile) if verdict == "trusted" and shown.profile else None
     reasons = tuple(_reasons(card, payloads, signatures, best, inquiry))
-    return Report(
+    return report(
         verdict=verdict,
-        subject=_name_of(inquiry),
         answers=shown.answers,
         reasons=reasons if len(reasons) < 2 else tuple(dict.fromkeys(reasons)),
         signatures=signatures,
@@ -68,11 +65,7 @@ def judge_card(
         uncovered=shown.uncovered,
         uncovered_count=shown.uncovered_count,
         issuer=trust.issuer.name if trust and not trust.issuer.is_holder else None,
-        valid_until=shown.ends if is_trusted else None,
-        historic=historic,
-        checked_at=inquiry.now,
-        keyset=keyset,
-        release=release,
+        valid_until=shown.ends if payload else None,
         card=payload.value if payload else None,
     )
 
@@ -163,7 +156,7 @@ def _verdict(
         return "indeterminate"
     if _only_bad(signatures):
         return "invalid"
-    if not trust.has_source or _may_be_outdated(best, trust, inquiry.now):
+    if not trust.has_source or _may_be_outdated(best, trust):
         return "indeterminate"
     answers = best.answers
     if (answers.integrity, answers.authorised, answers.complete) != ("yes", "yes", "yes"):
@@ -176,15 +169,10 @@ def _verdict(
     return "trusted" if answers.current == "yes" or is_waived else "indeterminate"
 
 
-def _may_be_outdated(best: SignatureReport, trust: IssuerTrust, now: datetime) -> bool:
+def _may_be_outdated(best: SignatureReport, trust: IssuerTrust) -> bool:
     """Return whether an unknown key may be listed in statements that could not be fetched."""
-    answers = best.answers
-    if answers.authorised != "unknown" or "no" in answers:
-        return False
-    if any(reason.code != "time.historic" for reason in trust.blocks):
-        return True
-    keyset = trust.keyset
-    return keyset is not None and end_of(keyset, trust.policy) <= now.timestamp()
+    is_unknown = best.answers.authorised == "unknown" and "no" not in best.answers
+    return is_unknown and any(reason.code != "time.historic" for reason in trust.blocks)
 
 
 def _only_bad(signatures: Sequence[SignatureReport]) -> bool:
@@ -216,7 +204,7 @@ def _reasons(
         for report in (best, *signatures):
             yield from report.reasons
     elif best is not None and trust is not None:
-        yield from _signed_reasons(payloads, signatures, best, trust, inquiry.now)
+        yield from _signed_reasons(payloads, signatures, best, trust)
     if trust is not None:
         yield from trust.notes
 
@@ -226,13 +214,12 @@ def _signed_reasons(
     signatures: Sequence[SignatureReport],
     best: SignatureReport,
     trust: IssuerTrust,
-    now: datetime,
 ) -> Iterator[Finding]:
     yield from _bad_reasons(payloads, signatures, best)
     if not trust.has_source:
         yield from trust.blocks
         return
-    if _may_be_outdated(best, trust, now):
+    if _may_be_outdated(best, trust):
         yield from (*trust.blocks, *trust.hindrances)
     if not best.counts or "no" in best.answers:
         yield from best.reasons
@@ -253,14 +240,11 @@ def _bad_reasons(
     bad = [report for report in signatures if report.verdict == "invalid"]
     for report in bad:
         yield from report.reasons
-    if bad and best.profile is not None and not _covers_all(best, payloads):
+    whole = payloads.of("served-as-is")
+    covers_all = whole is not None and whole.data == best.payload
+    if bad and best.profile is not None and not covers_all:
         message = "a signature that covers more is bad, and the good one covers less"
         yield Finding("sig.coverage_reduced", message, Place(f"/signatures/{bad[0].index}"))
-
-
-def _covers_all(best: SignatureReport, payloads: Payloads) -> bool:
-    payload = payloads.of("served-as-is")
-    return payload is not None and payload.data == best.payload
 
 
 def _freshness_reasons(best: SignatureReport, trust: IssuerTrust) -> Iterator[Finding]:

@@ -61,7 +61,7 @@ def test_pinned_keys_are_all_there_is(one: bytes) -> None:
     assert laden == stand(pinned)
     held = [(found.public.thumbprint, found.holder, found.roles) for found in laden.keys]
     assert held == [(thumbprint("ann"), "a", ("card",)), (thumbprint("bob"), "", ("card",))]
-    assert (laden.offered, laden.notes) == (None, ())
+    assert (laden.offered, laden.notes) == (None, [])
 
 
 PRIVATE = b'{"keys":[{"kty":"oct","k":"AAAA"}]}'
@@ -100,7 +100,7 @@ def test_the_newest_statement_says_whose_keys_count(
     assert [str(origin) for origin in trust.origins or ()] == [ORIGIN]
     assert trust.revoked == {thumbprint("card"), thumbprint("card2")}
     assert trust.release is not None
-    assert (trust.hindrances, trust.blocks, trust.notes) == ((), (), ())
+    assert (trust.hindrances, trust.blocks, trust.notes) == ([], [], [])
 
 
 ANCHORS: dict[str, Anchor] = {
