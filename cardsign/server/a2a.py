@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final, TypeAlias
 
 from flask import Request, Response, g, request
@@ -132,14 +131,13 @@ class A2AError(HTTPException):
         rpc_code: The JSON-RPC error code.
         rpc_status: The HTTP status over JSON-RPC.
         reason: A2A's own, or empty.
-        challenges: Values of ``WWW-Authenticate``, a header line each.
+        headers: Of the answer, beside those of its body.
     """
 
-    def __init__(self, kind: ErrorKind, message: str, challenges: tuple[str, ...] = ()) -> None:
+    def __init__(self, kind: ErrorKind, message: str, headers: Headers = ()) -> None:
         super().__init__(message)
         self.rpc_code, self.code, self.rpc_status, self.reason = kind
-        self.challenges = challenges
-        self.retry_after = RETRY_SECONDS if kind == UNAVAILABLE else None
+        self.headers = headers
 
 
 #: Any other is INVALID_ARGUMENT, or of the server's own INTERNAL.
@@ -158,11 +156,12 @@ _GRPC_STATUSES: Final = {
 def answer_error(error: HTTPException) -> Response:
     """Return a refusal as JSON that no cache keeps, in the shape of the protocol that was used."""
     status, headers, details = error.code or 500, NO_STORE, list[Json]()
+    _, *others = error.get_headers()  # without the type of the page that werkzeug would show
     name = _GRPC_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
     is_explained = isinstance(error, A2AError) or status in _EXPLAINED
-    message = (error.description if is_explained else "") or HTTPStatus(status).phrase
+    message = (error.description if is_explained else "") or error.name
     if isinstance(error, A2AError):
-        headers = PRIVATE
+        headers, others = PRIVATE, [*error.headers]
         if error.reason:
             name, info = "FAILED_PRECONDITION", "type.googleapis.com/google.rpc.ErrorInfo"
             details = [{"@type": info, "reason": error.reason, "domain": "a2a-protocol.org"}]
@@ -173,12 +172,7 @@ def answer_error(error: HTTPException) -> Response:
         shown |= {"data": details} if details else {}
         body = {"jsonrpc": "2.0", "id": g.get("call_id"), "error": shown}
     response = json_response(body, status, headers)
-    for challenge in getattr(error, "challenges", ()):
-        response.headers.add("WWW-Authenticate", challenge)
-    if methods := getattr(error, "valid_methods", None):
-        response.headers["Allow"] = ", ".join(methods)
-    if retry_after := getattr(error, "retry_after", None):
-        response.headers["Retry-After"] = str(retry_after)
+    response.headers.extend(others)
     return response
 
 
@@ -339,7 +333,8 @@ class ExtendedCards:
                 log.warning("could not check a credential (%s): %s", provider.name, exc.description)
                 is_unreachable = True
         if is_unreachable:
-            raise A2AError(UNAVAILABLE, "your token cannot be checked now; try again later")
+            message = "your token cannot be checked now; try again later"
+            raise A2AError(UNAVAILABLE, message, (("Retry-After", str(RETRY_SECONDS)),))
         kind, error, message = UNAUTHENTICATED, "", "send a credential"
         if denied:
             error, message = "invalid_token", "the credential is not valid"
@@ -347,4 +342,5 @@ class ExtendedCards:
             kind, error = FORBIDDEN, "insufficient_scope"
             message = "the credential opens no extended card"
         challenges = dict.fromkeys(provider.challenge(error) for provider in self._providers)
-        raise A2AError(kind, message, tuple(challenges))
+        headers = tuple(("WWW-Authenticate", challenge) for challenge in challenges)
+        raise A2AError(kind, message, headers)

@@ -200,9 +200,11 @@ def show_probe() -> Response:
     """Answer that the process is alive, and at ``/readyz`` whether it has something to serve."""
     if request.method not in ("GET", "HEAD"):
         raise exceptions.MethodNotAllowed(valid_methods=("GET", "HEAD"))
-    site = find_publications().site
-    is_well = bool(site.agents) or request.path == HEALTH_PATH
-    status = {"status": "ok" if is_well else "no agent", **site.summarize()}
+    agents = find_publications().site.agents
+    is_well = bool(agents) or request.path == HEALTH_PATH
+    only = agents.get("")  # the only publication
+    shown = {"generation": only.generation.number} if only else {"agents": len(agents)}
+    status = {"status": "ok" if is_well else "no agent", **shown}
     return a2a.json_response(status, 200 if is_well else 503, NO_STORE)
 
 

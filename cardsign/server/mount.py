@@ -271,13 +271,12 @@ class AsgiMount(_Mount):
         is_for_cards = self._is_for_cards(environ)
         if is_for_cards is None:
             body, receive, is_whole = await read_ahead(receive, MAX_CALL_BYTES)
-            environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-            is_for_cards = is_whole and _may_ask_for_card(body)
-            if not is_whole and await _pass_scanned(self._app, scope, receive, send):
-                return
             if not is_whole:
+                if await _pass_scanned(self._app, scope, receive, send):
+                    return
                 environ[REFUSAL] = exceptions.RequestEntityTooLarge(TOO_LONG)
-                is_for_cards = True
+            environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+            is_for_cards = not is_whole or _may_ask_for_card(body)
         if not is_for_cards:
             await self._app(scope, receive, send)
             return

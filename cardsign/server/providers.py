@@ -81,11 +81,6 @@ class Denied(Exception):
         self.is_valid = is_valid
 
 
-def unavailable(problem: str) -> ServiceUnavailable:
-    """Return the refusal where nobody can say if a credential is valid, or too many wait."""
-    return ServiceUnavailable(problem, retry_after=RETRY_SECONDS)
-
-
 @contextmanager
 def take_place(places: BoundedSemaphore) -> Iterator[None]:
     """Hold one of the places for requests that wait for slow bodies, or for other hosts.
@@ -94,7 +89,8 @@ def take_place(places: BoundedSemaphore) -> Iterator[None]:
         ServiceUnavailable: There is none; the client is told to come back.
     """
     if not places.acquire(blocking=False):
-        raise unavailable("too many requests wait; try again later")
+        message = "too many requests wait; try again later"
+        raise ServiceUnavailable(message, retry_after=RETRY_SECONDS)
     try:
         yield
     finally:
@@ -216,7 +212,7 @@ class Provider:
         asked = parse_url(url)
         # Callers must not queue up behind a host that does not answer.
         if 0 <= self._now() - self._failed.get(asked.origin, -math.inf) < RETRY_SECONDS:
-            raise unavailable(f"{asked.origin} gave no answer a moment ago")
+            raise ServiceUnavailable(f"{asked.origin} gave no answer a moment ago")
         networks = self.settings.networks
         named = filter(None, (self.settings.url, self.settings.issuer))
         origins = frozenset(parse_url(text).origin for text in named)
@@ -237,7 +233,7 @@ class Provider:
                 raise self.fail(url, problem) from exc
             if 400 <= exc.status < 500 and exc.status not in self.refusals_of_us:
                 raise Denied(problem) from exc
-            raise unavailable(problem) from exc
+            raise ServiceUnavailable(problem) from exc
         except (FetchFailed, JsonRefused) as exc:
             is_answer = isinstance(exc, JsonRefused) or exc.code in _UNREADABLE_ANSWERS
             if self.asks_about_token and is_answer:
@@ -249,7 +245,7 @@ class Provider:
         """Return what is raised where a host gave no answer; it is not asked for a while."""
         asked = parse_url(url)
         self._failed[asked.origin] = self._now()
-        return unavailable(f"asking {replace(asked, query='')}: {problem}")
+        return ServiceUnavailable(f"asking {replace(asked, query='')}: {problem}")
 
 
 class StaticTokens(Provider):

@@ -132,11 +132,6 @@ class Site:
         documents = max(issued, key=lambda agent: agent.generation.published_at).documents
         return {path: documents[path] for path in documents if path.startswith(STATEMENTS_PATH)}
 
-    def summarize(self) -> dict[str, int]:
-        """Return how many agents there are; of the only publication the generation."""
-        only = self.agents.get("")
-        return {"generation": only.generation.number} if only else {"agents": len(self.agents)}
-
     @cached_property
     def _claims(self) -> dict[str, list[str]]:
         """By path: the agents whose cards name it."""
@@ -348,7 +343,7 @@ class Publications:
         card = parse_object(generation.card) if generation.card else {}
         older = [parse_object(generation.legacy_card)] if generation.legacy_card else []
         extended = ExtendedCards(generation, card, self._providers, self.now)
-        documents = public_documents(generation, self.settings)
+        documents = public_documents(generation, card, self.settings)
         return Agent(name, generation, documents, extended, find_paths(card, *older))
 
 
@@ -378,12 +373,10 @@ def public_document(body: bytes, headers: Headers, published: datetime | None) -
     return Document(body, (*headers, *changed, ("ETag", etag_of(body))))
 
 
-def public_documents(generation: Generation, settings: ServerSettings) -> dict[str, Document]:
-    """Return what a generation shows to everybody, by path.
-
-    Raises:
-        JsonRefused: The public card is not strict JSON.
-    """
+def public_documents(
+    generation: Generation, card: Mapping[str, Json], settings: ServerSettings
+) -> dict[str, Document]:
+    """Return what a generation shows to everybody, by path; `card` is its public card, parsed."""
     legacy = DEPRECATED
     if settings.deprecated:  # RFC 9745
         midnight = datetime.combine(settings.deprecated, datetime.min.time(), UTC)
@@ -392,7 +385,6 @@ def public_documents(generation: Generation, settings: ServerSettings) -> dict[s
         legacy += (("Sunset", http_date(settings.sunset)),)
     files = public_files(generation, legacy=legacy if settings.legacy else None)
     issuers = [provider.issuer for provider in settings.providers if provider.issuer]
-    card = parse_object(generation.card) if generation.card else {}
     for path, body in resource_metadata(card, issuers).items():
         files[path] = body, public_headers("application/json", generation.max_age)
     published = generation.published_at
