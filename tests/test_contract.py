@@ -16,6 +16,7 @@ from cardsign.contract import EnvelopeReport, check_envelope
 from cardsign.diff import diff_live, diff_tools
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.lint.contract import find_problems
 from cardsign.verify.report import NotTrusted
 from tests.lint.examples import example_card
 from tests.support import PORTABLE, dump, each_case, edited, put, read_cases, without
@@ -87,6 +88,7 @@ DEAR: list[tuple[Any, Any]] = [
     (_text("a{0,999}a{0,999}a{0,999}b"), {"x": "a" * 4000}),
     (_text("\\\\*\\\\*\\\\*\\\\*b"), {"x": "\\" * 4000}),
     (_REFERENCES, {}),
+    ({"anyOf": [False] * 2000}, {"x": "a" * 4000}),
     ({"type": "array", "uniqueItems": True}, [{"n": i} if i % 2 else i for i in range(5000)]),
 ]
 
@@ -102,6 +104,15 @@ def _judge(key: PrivateKey, schema: Any, value: Any) -> tuple[list[str], int]:
 def test_what_cannot_be_told_is_unclear(schema: Any, value: Any, alice: PrivateKey) -> None:
     """Nothing is fetched, no pattern is tried, and neither a card nor a task takes for ever."""
     assert _judge(alice, schema, value) == (["envelope.unclear"], 3)
+
+
+def test_a_schema_that_leads_back_ends_at_every_depth_of_the_stack() -> None:
+    """A library written in Rust ends the process where it meets the limit of Python's stack."""
+
+    def problem(frames: int) -> str:
+        return problem(frames - 1) if frames else find_problems({"not": {"$ref": "#"}}, "")[1]
+
+    assert len({*map(problem, range(20))}) == 1
 
 
 def test_a_skill_without_a_schema_is_unclear(alice: PrivateKey) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -38,7 +38,6 @@ _VAGUE: Final = re.compile(
 # Keywords that give a value a type.
 _KINDS: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if", "not")
 _ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
-_MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for the whole card
 
 
 # Required members, and skills.
@@ -95,18 +94,18 @@ def skills(subject: LintedCard) -> Iterator[Breach]:
 
 def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
     """Yield a schema and those in it, each with its place, and whether it is a field's."""
-    pending: list[tuple[Tokens, Json, bool, int]] = [(tokens, schema, False, 0)]
-    for at, schema_at, is_field, depth in pending:  # which grows as it is read
-        if not isinstance(schema_at, dict) or depth > _MAX_DEPTH:
+    pending: list[tuple[Tokens, Json, bool]] = [(tokens, schema, False)]
+    for at, schema_at, is_field in pending:  # which grows as it is read
+        if not isinstance(schema_at, dict):
             continue
         yield at, schema_at, is_field
         for name, child in members_of(schema_at.get("properties")).items():
-            pending.append(((*at, "properties", name), child, True, depth + 1))
+            pending.append(((*at, "properties", name), child, True))
         if isinstance(schema_at.get("items"), dict):
-            pending.append(((*at, "items"), schema_at["items"], True, depth + 1))
+            pending.append(((*at, "items"), schema_at["items"], True))
         for member in ("anyOf", "oneOf", "allOf"):
             for index, child in enumerate(elements_of(schema_at.get(member))):
-                pending.append(((*at, member, str(index)), child, False, depth + 1))
+                pending.append(((*at, member, str(index)), child, False))
 
 
 def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
@@ -254,11 +253,16 @@ CHECKS: Final = (required, skills, schemas, fields, undescribed, words, identity
 
 #: Steps of one comparison: about one for each keyword of a schema that is applied to a value.
 MAX_STEPS: Final = 30_000
+#: Keywords that are applied within one another, far below the limit of Python's stack: where that
+#: is met in a library written in Rust, the process ends.
+MAX_KEYWORDS: Final = 150
 #: Problems of one value that are listed.
 MAX_PROBLEMS: Final = 50
 #: Keywords that need a pattern, and those that turn a value that fits into one that does not.
 _PATTERNS: Final = ("pattern", "patternProperties")
 _TURNING: Final = ("not", "oneOf", "if", "maxContains")
+_COMPARED: Final = ("const", "enum", "uniqueItems")
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
 #: What gives a part of a schema a name of its own, or looks for one.
 _NAMES: Final = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor"})
 _NO_SCHEMA: Final = (AttributeError, LookupError, TypeError, ValueError)
@@ -366,21 +370,19 @@ class _Steps:
     """The steps that are left, and whether a pattern was skipped."""
 
     left: int = MAX_STEPS
+    depth: int = 0
     met_pattern: bool = False
-    #: By identity, how many characters the containers of the value have, about.
-    sizes: dict[int, int] = field(default_factory=dict)
 
     def counted(self, keyword: str, apply: Any) -> Any:
-        """Return the function of a keyword, wrapped to count its steps first."""
+        """Return the function of a keyword, wrapped to count its steps."""
 
-        def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-            size = len(instance) if isinstance(instance, dict | list) else 0
-            if keyword == "uniqueItems":
-                self.left -= size * size // 10  # values of several kinds are compared in pairs
-            # What does not fit is written into a message as a whole, and so is what it should
-            # be; the messages of all alternatives are kept.
-            self.left -= 1 + (self._weight(instance) + self._weight(value)) // 256
-            self.left -= len(value) // 10 if isinstance(value, dict | list) else 0
+        def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            lengths = (len(part) for part in (value, instance) if isinstance(part, dict | list))
+            self.left -= 1 + sum(lengths) // 50
+            if keyword in _COMPARED:  # which looks at all that is in both
+                self.left -= (len(str(value)) + len(str(instance))) // 256
+            if keyword == "uniqueItems" and isinstance(instance, list):
+                self.left -= len(instance) ** 2 // 10  # compared in pairs at worst
             if self.left < 0:
                 raise TimeoutError("too many steps")
             if keyword in _PATTERNS or (
@@ -388,21 +390,19 @@ class _Steps:
             ):
                 kind = str if keyword == "pattern" else dict
                 self.met_pattern |= isinstance(instance, kind) and bool(instance)
-                return ()
-            return apply(validator, value, instance, schema)
+                return
+            if self.depth == MAX_KEYWORDS:
+                raise RecursionError("a reference leads back")
+            self.depth += 1
+            try:
+                for error in apply(validator, value, instance, schema) or ():
+                    # It quotes what does not fit as a whole; those of all alternatives are kept.
+                    self.left -= len(error.message) // 256
+                    yield error
+            finally:
+                self.depth -= 1
 
         return counting
-
-    def _weight(self, value: Json) -> int:
-        return len(value) if isinstance(value, str) else self.sizes.get(id(value), 0)
-
-    def weigh(self, value: Json) -> int:
-        """Return about how many characters a value has, and record it for what it holds."""
-        if not isinstance(value, dict | list):
-            return len(value) if isinstance(value, str) else 8
-        size = 2 + sum(self.weigh(child) for _, child in children_of(value))
-        self.sizes[id(value)] = size + sum(map(len, members_of(value)))
-        return self.sizes[id(value)]
 
 
 def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
@@ -424,8 +424,6 @@ def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
     if costly := _find_costly(schema, objects):
         return [], f"{costly} could take long to try"
     steps, problems = _Steps(), []
-    steps.weigh(value)
-    steps.weigh(schema)
     keywords = Draft202012Validator.VALIDATORS.items()
     counted = {name: steps.counted(name, apply) for name, apply in keywords}
     bounded: Any = extend(Draft202012Validator, counted)  # type: ignore[no-untyped-call]
@@ -453,6 +451,8 @@ def _find_costly(schema: dict[str, Json], objects: list[dict[str, Json]]) -> str
     """Return the keywords of a schema whose cost cannot be counted; empty if there are none."""
     if any("unevaluatedProperties" in part or "unevaluatedItems" in part for part in objects):
         return "unevaluatedProperties or unevaluatedItems"
+    if any(False in elements_of(part.get(name)) for part in objects for name in _ALTERNATIVES):
+        return "an alternative that takes nothing"  # the value is quoted for each of them
     # The library looks through the whole schema for each use of such a name.
     if any(("$id" in part and part is not schema) or _NAMES & part.keys() for part in objects):
         return "a schema with an $id or anchor within"
