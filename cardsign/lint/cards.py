@@ -35,17 +35,13 @@ GROUPS: Final[dict[str, str]] = {
 }
 #: Refusals of the strict reader that are rules as well.
 _REFUSALS: Final = ("card.two_spellings", "card.signatures_shape", "card.signatures_too_many")
-#: The codes of all rules. A rule, once released, keeps its code and what it means.
+#: The codes of all rules, group by group. A rule, once released, keeps its code and what it means.
 RULES: Final = tuple(
-    code for code in list_codes() if code in _REFUSALS or code.partition(".")[0] in GROUPS
+    code
+    for group in GROUPS
+    for code in list_codes()
+    if code.partition(".")[0] == group or (group == "members" and code in _REFUSALS)
 )
-#: What finds breaches of the rules of a group; that of `portable` says what can be fixed, too.
-CHECKS: Final[dict[str, tuple[rules.CardCheck, ...]]] = {
-    "members": meaning.CHECKS_OF_MEMBERS,
-    "meaning": meaning.CHECKS,
-    "contract": contract.CHECKS,
-    "secrets": secrets.CHECKS,
-}
 _SYNTAX: Final = ("json", "contract.schema")
 _REQUIRED: Final = ("contract.required", "contract.strict", "contract.skill", "contract.no-card")
 #: What ``--layer`` chooses: groups and rules, by the four layers of the contract standard.
@@ -194,26 +190,16 @@ def lint_document(
         document: As :func:`cardsign.card.strictjson.parse_object` reads it.
         settings: As for :func:`lint_card`.
     """
-    subject, chosen = rules.LintedCard(document, settings), settings.groups
-    findings: list[Finding] = []
-    for group in GROUPS:
-        if group == "contract" and chosen is None and not is_contract(document):
-            continue
-        in_group = {code for code in RULES if rules.group_of(code) == group}
-        codes = {code for code in in_group if _is_chosen(code, settings)}
-        if not codes:
-            continue
-        if group == "portable":
-            of_group = [*portability.find_unportable(subject)]
-        else:
-            breaches = (breach for check in CHECKS.get(group, ()) for breach in check(subject))
-            of_group = sorted(
-                (finding_at(*breach) for breach in breaches),
-                key=lambda finding: RULES.index(finding.code),
-            )
-        findings += (finding for finding in of_group if finding.code in codes)
-    if chosen is None:
+    subject, is_all = rules.LintedCard(document, settings), settings.groups is None
+    checks: list[rules.CardCheck] = [*meaning.CHECKS, secrets.secrets]
+    if not is_all or is_contract(document):
+        checks += contract.CHECKS
+    findings = [finding_at(*breach) for check in checks for breach in check(subject)]
+    findings += portability.find_unportable(subject)
+    findings = [finding for finding in findings if _is_chosen(finding.code, settings)]
+    if is_all:
         findings = [*_drop_echoes(findings, subject)]
+    findings.sort(key=lambda finding: RULES.index(finding.code))
     return tuple(dict.fromkeys(findings))
 
 

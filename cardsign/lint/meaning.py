@@ -10,9 +10,9 @@ from semver import Version
 
 from cardsign.card.document import BINDING_MEMBERS, interfaces_of
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
-from cardsign.card.schema import check_members, fold, snake
+from cardsign.card.schema import check_members, fold
 from cardsign.card.security import Scheme, requirements_of, security_problems
-from cardsign.card.values import Json, elements_of, members_of, split, value_at
+from cardsign.card.values import Json, elements_of, members_of, split
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.lint.rules import Breach, LintedCard, Tokens
 from cardsign.urls import interface_url, is_this_machine, parse_url, without_userinfo
@@ -37,11 +37,7 @@ def required_and_types(subject: LintedCard) -> Iterator[Breach]:
         if problem.code == "card.type":
             yield "members.type", tokens, problem.message
         elif not (is_said and tokens in _ENDPOINTS):  # else meaning.no-interface says it
-            other = snake(tokens[-1])
-            owner = members_of(value_at(subject.document, tokens[:-1]))
-            is_there = other != tokens[-1] and other in owner
-            hint = f"; the card spells it {other}, which few readers know" if is_there else ""
-            yield "members.missing", tokens, problem.message + hint
+            yield "members.missing", tokens, problem.message
 
 
 def members(subject: LintedCard) -> Iterator[Breach]:
@@ -65,22 +61,12 @@ def members(subject: LintedCard) -> Iterator[Breach]:
             yield "members.version", spot.tokens, message
 
 
-CHECKS_OF_MEMBERS: Final = (required_and_types, members)
-
-
 # What the members mean.
 
 _BINDINGS: Final = ("JSONRPC", "GRPC", "HTTP+JSON")
 _MAJOR_MINOR: Final = re.compile(r"[0-9]+\.[0-9]+")
 _ANY_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
 _MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+(?:\s*;.*)?")
-_KNOWN_MODES: Final = {
-    "text": "text/plain",
-    "json": "application/json",
-    "data": "application/json",
-    "image": "image/png",
-    "markdown": "text/markdown",
-}
 # Controls, bidirectional marks, and what has no width; not the joiners of emoji and of scripts.
 _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f"
@@ -106,20 +92,15 @@ def interfaces(subject: LintedCard) -> Iterator[Breach]:
             yield from _check_url(interface.url, str(interface.binding), where)
         bound, version = interface.binding, interface.version
         if isinstance(bound, str) and bound not in _BINDINGS and not _URI.fullmatch(bound):
-            folded = re.sub(r"[^A-Z]", "", bound.upper())
-            meant = next((b for b in _BINDINGS if re.sub(r"[^A-Z]", "", b) == folded), None)
-            hint = f"; did you mean {meant}?" if meant else ""
             place = (*where[:-1], BINDING_MEMBERS[interface.member])
-            yield "meaning.binding", place, f"{bound[:40]!r} is no binding of A2A{hint}"
+            yield "meaning.binding", place, f"{bound[:40]!r} is no binding of A2A"
         if interface.member != "supportedInterfaces" or not isinstance(version, str):
             continue
         if version and not _MAJOR_MINOR.fullmatch(version):
             message = f"{version[:40]!r} is not written as Major.Minor"
             yield "meaning.protocol-version", where[:-1], message
     if not any(interfaces_of(subject.document)):
-        other = next((n for n in ("interfaces", "endpoints") if n in subject.document), None)
-        hint = f"; A2A does not know {other}" if other else ""
-        yield "meaning.no-interface", (), f"neither supportedInterfaces nor url is there{hint}"
+        yield "meaning.no-interface", (), "neither supportedInterfaces nor url is there"
 
 
 def _check_url(text: str, bound: str, where: Tokens) -> Iterator[Breach]:
@@ -162,10 +143,8 @@ def media_type(subject: LintedCard) -> Iterator[Breach]:
         for name in _MODES[2:] if tokens else _MODES[:2]:
             for index, mode in enumerate(elements_of(owner.get(name))):
                 if isinstance(mode, str) and mode and not _MEDIA_TYPE.fullmatch(mode):
-                    meant = _KNOWN_MODES.get(mode.lower())
-                    hint = f"; {meant} is one" if meant else ""
-                    message = f"{mode[:40]!r} is no media type{hint}"
-                    yield "meaning.media-type", (*tokens, name, str(index)), message
+                    place = (*tokens, name, str(index))
+                    yield "meaning.media-type", place, f"{mode[:40]!r} is no media type"
 
 
 def skill_id(subject: LintedCard) -> Iterator[Breach]:
@@ -255,14 +234,6 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "mutualTLS": (),
 }
 _LOCATIONS: Final = ("header", "query", "cookie")
-_SCHEME_URLS: Final = (
-    "openIdConnectUrl",
-    "oauth2MetadataUrl",
-    "authorizationUrl",
-    "tokenUrl",
-    "refreshUrl",
-    "deviceAuthorizationUrl",
-)
 
 
 def schemes(subject: LintedCard) -> Iterator[Breach]:
@@ -280,10 +251,10 @@ def schemes(subject: LintedCard) -> Iterator[Breach]:
             shown = f"not in {str(location)[:20]!r}"
             yield "meaning.scheme", place, f"an API key is in header, query or cookie, {shown}"
         for owner in (declared.members, *flows.values()):
-            for member in _SCHEME_URLS:
-                value = owner.get(member)
-                if isinstance(value, str) and value and not _is_https(value):
-                    yield "meaning.scheme-url", place, f"{member} is no https URL"
+            for member, value in owner.items():
+                is_url = member.endswith("Url") and isinstance(value, str) and value
+                if is_url and not _is_https(str(value)):
+                    yield "meaning.scheme-url", place, f"{member[:40]} is no https URL"
         for flow in flows:
             if flow in ("implicit", "password"):
                 yield "meaning.old-flow", place, f"the {flow} flow"
@@ -363,6 +334,7 @@ def signatures(subject: LintedCard) -> Iterator[Breach]:
 
 
 CHECKS: Final = (
+    *(required_and_types, members),
     *(interfaces, protocol_version, media_type, skill_id, version, extended_card, extensions),
     *(hidden_character, legacy_path, schemes, requirements, no_requirement, signatures),
 )

@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import Final
 
 from cardsign.card.document import Card, render, unsigned
-from cardsign.card.schema import Field, Message, fold
+from cardsign.card.schema import Field, Message
 from cardsign.card.values import Json, finding_at, members_of
 from cardsign.errors import closest
 from cardsign.findings import Finding
@@ -43,7 +43,12 @@ def find_unportable(card: LintedCard) -> Iterator[Finding]:
 
     Says nothing of whether the card is complete, true or wise, nor of its signatures.
     """
-    findings = [finding for spot in card.spots for finding in _check_spot(spot)]
+    findings: list[Finding] = []
+    for spot in card.spots:
+        if spot.role == "member" and spot.message is not None:
+            findings += _check_name(spot, spot.message)
+        if spot.field is not None:
+            findings += _check_value(spot, spot.field)
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
     is_rewritten = any(_is_of_rewriting(finding) and not finding.fixable for finding in findings)
     for finding in findings:
@@ -56,13 +61,6 @@ def find_unportable(card: LintedCard) -> Iterator[Finding]:
 def _is_of_rewriting(finding: Finding) -> bool:
     """Return whether the rewriting reads it as a 0.3 member, whose null is not its absence."""
     return finding.code == "portable.legacy-member" and finding.place.tokens[-1] in _REWRITTEN
-
-
-def _check_spot(spot: Spot) -> Iterator[Finding]:
-    if spot.role == "member" and spot.message is not None:
-        yield from _check_name(spot, spot.message)
-    if spot.field is not None:
-        yield from _check_value(spot, spot.field)
 
 
 def _check_value(spot: Spot, field: Field) -> Iterator[Finding]:
@@ -112,13 +110,10 @@ def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
 
 def _suggest_name(spot: Spot, message: Message) -> str:
     """Return which member may be meant by an unknown name, as the end of a sentence."""
-    name = spot.tokens[-1]
-    folded = {**(spot.old_message.folded if spot.old_message else {}), **message.folded}
-    if (meant := folded.get(fold(name))) is not None:
-        return f"; did you mean {meant.name}?"
+    name, old = spot.tokens[-1], spot.old_message
     if len(members_of(spot.owner)) > _MAX_MISSPELT_IN or len(name) > _MAX_MISSPELT:
         return ""
-    return closest(name, [field.name for field in folded.values()])
+    return closest(name, [*message.fields, *(old.fields if old else ())])
 
 
 def _finding(code: str, spot: Spot, message: str, *, fixable: bool = False) -> Finding:

@@ -1,7 +1,7 @@
 """What lint rules look at: the values of a card, each with its fields of both schemas.
 
-A module of rules has ``CHECKS``, which find what breaks them. ``codes.toml`` has the texts of each
-rule, and two examples, which are its tests.
+The modules of rules have functions that find what breaks them. ``codes.toml`` has the texts of
+each rule, and two examples, which are its tests.
 """
 
 from __future__ import annotations

@@ -170,6 +170,3 @@ def secrets(subject: LintedCard) -> Iterator[Breach]:
         for code, find in _FINDERS.items():
             if message := find(spot):
                 yield code, spot.tokens, message
-
-
-CHECKS: Final = (secrets,)

@@ -60,14 +60,14 @@ def test_signatures_are_not_looked_at() -> None:
 
 def test_a_misspelled_member_is_told_its_name() -> None:
     """A near miss names what was meant; a far one does not, nor one that is long."""
-    places = ("/IconURL", "/descripton", "/colours", "/description" + "n" * 60)
+    places = ("/iconURL", "/descripton", "/colours", "/description" + "n" * 60)
     near, typo, far, long = (unportable(put(PORTABLE, at, "x"))[0].message for at in places)
 
-    assert near.endswith("did you mean iconUrl?")
+    assert near.endswith("did you mean 'iconUrl'?")
     assert typo.endswith("did you mean 'description'?")
     assert "mean" not in far + long
     (old,) = unportable(put(PORTABLE, "/preferred_transport", "x"))
-    told = "neither A2A 1.0 nor 0.3 defines this member here; did you mean preferredTransport?"
+    told = "neither A2A 1.0 nor 0.3 defines this member here; did you mean 'preferredTransport'?"
     assert old.message == told
 
 

@@ -327,14 +327,6 @@ def test_a_schema_is_refused_exactly_where_the_meta_schema_refuses_it(schema: An
     assert (codes == []) is is_sound
 
 
-def test_the_other_spelling_of_a_missing_member_is_named() -> None:
-    """The twin: a member that is not there in any spelling is only missing."""
-    snake = put(without(PORTABLE, "/defaultInputModes"), "/default_input_modes", ["text/plain"])
-    for card, is_told in ((snake, True), (without(PORTABLE, "/defaultInputModes"), False)):
-        (finding,) = lint_card(dump(card), LintSettings(groups=("members",))).findings
-        assert ("the card spells it default_input_modes" in finding.message) is is_told
-
-
 def test_B13_two_to_five_skills_are_recommended() -> None:
     """As a note."""
     (skill, *_) = BASES["contract"]["skills"]
