@@ -48,7 +48,6 @@ from cardsign.publish.generation import (
     last_number,
     newest_generation,
 )
-from cardsign.sign import note_interfaces
 from cardsign.statements.envelope import StatementRefused, check_past
 from cardsign.statements.keyset import KeysetStatement, check_step, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
@@ -104,10 +103,7 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
 
 
 def note_publication(generation: Generation) -> Iterator[Finding]:
-    """Yield warnings of what readers of a generation will miss or refuse."""
-    for name, data in generation.files.items():
-        if is_card(name):
-            yield from note_interfaces(Card.from_bytes(data).document)
+    """Yield a warning where a generation lacks the extended card that it declares."""
     public = Card.from_bytes(generation.card).document if generation.card else {}
     if not generation.extended and declares_extended_card(public):
         message = "the public card declares an extended one, but none is named by --extended"
