@@ -23,7 +23,7 @@ from semver import Version
 from cardsign import errors
 from cardsign.card.document import Card, check_is_no_key_set, interfaces_of, unsigned
 from cardsign.card.extensions import SCHEMA_MEMBERS, is_contract, kept_of, skill_schemas
-from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
+from cardsign.card.schema import ANY_CARD, respelled
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.card.values import Json, append, elements_of, jcs, members_of, objects_in, value_at
@@ -465,7 +465,7 @@ def _semver(version: Json) -> Version | None:
 
 def _compare(*cards: Card) -> Iterator[Change]:
     """Yield the changes for callers of the old card, for each half of a mixed card."""
-    old, new = (respelled(card.document, CARD_1_0, CARD_0_3, lenient=False) for card in cards)
+    old, new = (respelled(card.document, ANY_CARD, lenient=False) for card in cards)
     was, now = (card.a2a_version for card in cards)
     halves = ["1.0", "0.3"] if was == "mixed" else [was] if now == "mixed" else [""]
     changes: list[Change] = []

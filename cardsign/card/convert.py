@@ -17,6 +17,7 @@ from cardsign.card import security
 from cardsign.card.document import DEFAULT_TRANSPORT, current_interfaces
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, checked_object, kept_of, with_kept
 from cardsign.card.schema import (
+    ANY_CARD,
     CAPABILITIES_1_0,
     CARD_0_3,
     CARD_1_0,
@@ -66,7 +67,7 @@ def convert_card(
         if notes is not None:
             notes.append(Finding("build.changed", message, Place(path)))
 
-    card = _upgraded(respelled(document, CARD_1_0, CARD_0_3), change)
+    card = _upgraded(respelled(document, ANY_CARD), change)
     security.check_security(card)
     return card if to == "1.0" else _downgraded(card, to, change)
 

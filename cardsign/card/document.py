@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Final, Literal, get_args
+from typing import Final
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, DocumentVersion, Message, fold
+from cardsign.card.schema import ANY_CARD, A2aVersion, DocumentVersion, Message, fold
 from cardsign.card.strictjson import object_or_none, parse_object
 from cardsign.card.values import Json, children_of, count_values, kind_of, members_of, pointer
 from cardsign.errors import CardRefused, JsonRefused
@@ -70,7 +69,7 @@ class Card:
         Raises:
             CardRefused: As for :meth:`from_bytes`.
         """
-        _refuse_two_spellings(document, (CARD_1_0, CARD_0_3), ())
+        _refuse_two_spellings(document, ANY_CARD, ())
         return cls(document, _a2a_version(document), _signatures(document))
 
 
@@ -175,78 +174,51 @@ def _signatures(document: Mapping[str, Json]) -> tuple[Json, ...]:
     return tuple(signatures)
 
 
-@cache
-def _names_of(
-    messages: tuple[Message, ...],
-) -> tuple[frozenset[str], Mapping[str, str], Mapping[str, tuple[bool, tuple[Message, ...]]]]:
-    """Return the schema names of an object.
-
-    Returns:
-        Those under which no message stands; each by itself and by its folded form; and of each of
-        the others whether it holds a map, and its messages.
-    """
-    names: dict[str, str] = {}
-    below: dict[str, tuple[bool, tuple[Message, ...]]] = {}
-    for name, field in ((n, f) for message in messages for n, f in message.fields.items()):
-        names |= {fold(name): name, name: name}
-        if field.message is not None:
-            _, others = below.get(name, (False, ()))
-            below[name] = field.shape == "map", (*others, field.message)
-    return frozenset(names.values()) - below.keys(), names, below
-
-
 def _refuse_two_spellings(
-    value: Mapping[str, Json], messages: tuple[Message, ...], tokens: tuple[str | int, ...]
+    value: Mapping[str, Json], message: Message, tokens: tuple[str | int, ...]
 ) -> None:
     """Refuse two names in one object that a lenient reader takes for one schema name.
 
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes depends on their order.
     """
-    leaves, names, below = _names_of(messages)
-    if leaves.issuperset(value):  # true of most objects
+    if message.leaves.issuperset(value):  # true of most objects
         return
     spelled: dict[str, str] = {}
     for name, child in value.items():
-        schema_name = names.get(name) or names.get(fold(name))
-        if schema_name is None:
+        field = message.fields.get(name) or message.folded.get(fold(name))
+        if field is None:
             continue
-        if spelled.setdefault(schema_name, name) != name:
+        if spelled.setdefault(field.name, name) != name:
             raise CardRefused(
                 "card.two_spellings",
-                f"{spelled[schema_name]!r} and {name!r} are two spellings of one schema name",
+                f"{spelled[field.name]!r} and {name!r} are two spellings of one schema name",
                 path=pointer(*tokens, name),
             )
-        if schema_name not in below:
+        if field.message is None:
             continue
-        is_map, inner = below[schema_name]
-        if isinstance(child, dict) and not is_map:
-            _refuse_two_spellings(child, inner, (*tokens, name))
+        if isinstance(child, dict) and field.shape != "map":
+            _refuse_two_spellings(child, field.message, (*tokens, name))
             continue
         for token, element in children_of(child):
             if isinstance(element, dict):
-                _refuse_two_spellings(element, inner, (*tokens, name, token))
+                _refuse_two_spellings(element, field.message, (*tokens, name, token))
 
 
 # The interfaces of a card: where its agent can be called, whichever A2A version it is in.
 
 
-InterfaceMember = Literal["supportedInterfaces", "url", "additionalInterfaces"]
-
 #: What a card of A2A 0.3 speaks at its `url` where it does not say (A2A 0.3 5.5).
 DEFAULT_TRANSPORT: Final = "JSONRPC"
 
-_MEMBERS: Final[dict[str, InterfaceMember]] = {name: name for name in get_args(InterfaceMember)}
 #: What names the binding of an interface, by the member under which it stands.
-BINDING_MEMBERS: Final[dict[InterfaceMember, str]] = {
+BINDING_MEMBERS: Final = {
     "supportedInterfaces": "protocolBinding",
     "url": "preferredTransport",
     "additionalInterfaces": "transport",
 }
 # No two of these fall together: in an object of these names alone, each is read one way only.
-_NAMES: Final = (
-    CARD_1_0.fields.keys() | CARD_0_3.fields.keys() | {*BINDING_MEMBERS.values(), "tenant"}
-)
+_NAMES: Final = ANY_CARD.fields.keys() | {*BINDING_MEMBERS.values(), "tenant"}
 _FOLDED: Final = {fold(name): name for name in _NAMES}
 
 
@@ -265,7 +237,7 @@ class Interface:
     """
 
     tokens: tuple[str, ...]
-    member: InterfaceMember
+    member: str
     url: Json
     binding: Json = None
     version: Json = None
@@ -293,9 +265,8 @@ def interfaces_of(
             underscores; else only as the schemas spell them.
     """
     root = _by_name(document, any_spelling)
-    for schema_name, value in root.items():
-        member = _MEMBERS.get(schema_name)
-        if member is None or value is None:
+    for member, value in root.items():
+        if member not in BINDING_MEMBERS or value is None:
             continue
         name = _spelled(document, member)
         if member == "url":

@@ -41,7 +41,7 @@ from cardsign.card.rules import Node, RuleRefusal, Tokens, find, write
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import flat_requirements, unwrapped
 from cardsign.card.values import Json, jcs, members_of, pointer
-from cardsign.errors import CanonicalizationError
+from cardsign.errors import CanonicalizationError, check_type
 
 #: The names of the profiles, as options, policies and verdicts spell them.
 ProfileName: TypeAlias = Literal[
@@ -192,6 +192,8 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
             of those that imitate an SDK refuse schema members of the wrong JSON type, as it
             does).
     """
+    example = f"canonicalize(Path('card.json').read_bytes(), {profile!r})"
+    check_type(document, bytes | Mapping, "give a card's bytes or its parsed object", example)
     if profile not in PROFILES:
         names = ", ".join(PROFILES)
         raise CanonicalizationError(
@@ -199,11 +201,6 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
         )
     if isinstance(document, bytes):
         document = Card.from_bytes(document).document
-    elif not isinstance(document, Mapping):
-        raise TypeError(
-            f"expected a card's bytes or its parsed object, not {type(document).__name__}: "
-            f"canonicalize(Path('card.json').read_bytes(), {profile!r})"
-        )
     payload = Payloads(document).payload_or_refusal(profile)
     if isinstance(payload, CanonicalizationError):
         raise payload
@@ -371,44 +368,38 @@ class _Walk:
         self.messages = {child.origin: child for own in owners for _, child in own.children()}
 
     def parts(
-        self, node: Node, tokens: Tokens, messages: _Messages, security: bool
+        self,
+        node: Node,
+        tokens: Tokens,
+        messages: _Messages,
+        security: bool,
+        holder: Field | None = None,
     ) -> Iterator[Uncovered]:
-        """Yield what is not held of a message."""
-        current, old = messages
+        """Yield what is not held of a message.
+
+        With `holder`, the node is that field's list or map of messages, or its free-form content.
+        """
+        current, old = messages if holder is None else (None, None)
         for token, child in node.children():
             name, place = str(token), (*tokens, token)
             field = current.spelled.get(name) if current else None
             old_field = old.fields.get(name) if old else None
             fields = [entry for entry in (field, old_field) if entry is not None]
             secure = security or any(entry.security for entry in fields)
-            if child not in self.held:
+            if child not in self.held and holder is not None:
+                is_dropped = self.is_lossy and _is_empty(child, holder)
+                yield Uncovered(child, place, secure, "DROPPED_BY_VALUE" if is_dropped else None)
+            elif child not in self.held:
                 excuse = self._excuse(node, child, place, secure, field, old_field)
                 yield Uncovered(child, place, secure, excuse)
-                continue
-            below = (field.message if field else None, old_field.message if old_field else None)
-            has_elements = any(entry.shape == "map" or entry.kind == "free" for entry in fields)
-            if has_elements or not isinstance(child.value, dict):
-                yield from self._elements(child, place, below, secure, field)
+            elif holder is not None:  # free-form content is so at any depth
+                inner = holder if holder.kind == "free" else None
+                yield from self.parts(child, place, messages, secure, inner)
             else:
-                yield from self.parts(child, place, below, secure)
-
-    def _elements(
-        self, node: Node, tokens: Tokens, messages: _Messages, security: bool, field: Field | None
-    ) -> Iterator[Uncovered]:
-        """Yield what is not held of a field's list or map of messages, or of free-form content."""
-        is_free = field is not None and field.kind == "free"
-        for token, child in node.children():
-            place = (*tokens, token)
-            if child not in self.held:
-                by_value = self.is_lossy and field is not None and _is_empty(child, field)
-                excuse: Excuse | None = "DROPPED_BY_VALUE" if by_value else None
-                yield Uncovered(child, place, security, excuse)
-            elif is_free:  # at any depth, and whatever stands beside
-                yield from self._elements(child, place, messages, security, field)
-            elif isinstance(child.value, dict):
-                yield from self.parts(child, place, messages, security)
-            else:
-                yield from self._elements(child, place, messages, security, None)
+                below = (field.message if field else None, old_field.message if old_field else None)
+                has_elements = any(entry.shape == "map" or entry.kind == "free" for entry in fields)
+                is_holder = has_elements or not isinstance(child.value, dict)
+                yield from self.parts(child, place, below, secure, field if is_holder else None)
 
     def _excuse(
         self,
@@ -446,8 +437,8 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
     if value is None:
         return True
     if whole and field.shape != "one":
-        kind: type = {"list": list, "map": dict}[field.shape]
-        return isinstance(value, kind) and all(_is_empty(c, field) for _, c in node.children())
+        is_one = isinstance(value, field.expected[0])
+        return is_one and all(_is_empty(c, field) for _, c in node.children())
     if field.message is not None:
         spelled = field.message.spelled
         return isinstance(value, dict) and all(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -126,10 +126,8 @@ class Field:
 
     def is_default(self, value: object) -> bool:
         """Return whether `value` is what proto3 JSON leaves out for a member without presence."""
-        if self.shape == "list":
-            return value == [] and isinstance(value, list)
-        if self.shape == "map":
-            return value == {} and isinstance(value, dict)
+        if self.shape != "one":
+            return not value and isinstance(value, self.expected[0])
         if self.presence:
             return False
         return value == "" if self.kind == "string" else value is False
@@ -153,6 +151,11 @@ class Message:
         return {f.name: f.message for f in self.fields.values() if f.message is not None}
 
     @cached_property
+    def leaves(self) -> frozenset[str]:
+        """The names of the fields that hold no message."""
+        return frozenset(self.fields.keys() - self.messages.keys())
+
+    @cached_property
     def folded(self) -> dict[str, Field]:
         """The fields by :func:`fold` of their names; no two of them fall together."""
         return {fold(name): f for name, f in self.fields.items()}
@@ -170,7 +173,8 @@ def fold(name: str) -> str:
 
 def respelled(
     value: Any,
-    *messages: Message,
+    message: Message,
+    *,
     lenient: bool = True,
     spell: Callable[[Field], str] = attrgetter("name"),
 ) -> Any:
@@ -181,20 +185,18 @@ def respelled(
     """
     if not isinstance(value, dict):
         return value
-    respell = partial(respelled, lenient=lenient, spell=spell)
-    tables = [message.folded if lenient else message.spelled for message in messages]
     renamed = {}
     for name, child in value.items():
-        spelled = fold(name) if lenient else name
-        fields = [table[spelled] for table in tables if spelled in table]
-        below = [field.message for field in fields if field.message is not None]
-        if below and fields[0].shape == "list" and isinstance(child, list):
-            child = [respell(element, *below) for element in child]
-        elif below and fields[0].shape == "map" and isinstance(child, dict):
-            child = {key: respell(element, *below) for key, element in child.items()}
-        elif below:
-            child = respell(child, *below)
-        renamed[spell(fields[0]) if fields else name] = child
+        field = message.folded.get(fold(name)) if lenient else message.spelled.get(name)
+        if field is not None and field.message is not None:
+            respell = partial(respelled, message=field.message, lenient=lenient, spell=spell)
+            if field.shape == "list" and isinstance(child, list):
+                child = [respell(element) for element in child]
+            elif field.shape == "map" and isinstance(child, dict):
+                child = {key: respell(element) for key, element in child.items()}
+            else:
+                child = respell(child)
+        renamed[spell(field) if field else name] = child
     return renamed
 
 
@@ -230,9 +232,21 @@ def _read_field(text: str, messages: Mapping[str, Message], *, oneof: bool) -> F
     )
 
 
+def _merged(message: Message, other: Message) -> Message:
+    """Return a message with the fields of both; of a field in both, with those of its messages."""
+    fields = dict(message.fields)
+    for name, field in other.fields.items():
+        own = fields.setdefault(name, field)
+        if own.message is not None and field.message is not None:
+            fields[name] = replace(own, message=_merged(own.message, field.message))
+    return Message(message.name, fields)
+
+
 _MESSAGES_1_0: Final = _read_messages(_A2A_1_0, {})
 CARD_1_0: Final = _MESSAGES_1_0["AgentCard"]
 CARD_0_3: Final = _read_messages(_A2A_0_3, _MESSAGES_1_0)["AgentCard"]
+#: What some client of either version reads.
+ANY_CARD: Final = _merged(CARD_1_0, CARD_0_3)
 CAPABILITIES_1_0: Final = _MESSAGES_1_0["AgentCapabilities"]
 SKILL_1_0: Final = _MESSAGES_1_0["AgentSkill"]
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled, type_problems
+from cardsign.card.schema import ANY_CARD, fold, respelled, type_problems
 from cardsign.card.values import MAX_TOKEN, Json, finding_at, kind_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, cut
@@ -37,11 +38,10 @@ WRAPPERS: Final[Mapping[SchemeName, str]] = {
 _TYPES: Final[Mapping[str, SchemeName]] = {name: name for name in WRAPPERS}
 #: Of an API key, the member of 1.0 and that of 0.3; all others have one name in both.
 LOCATION: Final = ("location", "in")
-_REQUIREMENT: Final = CARD_1_0.messages["securityRequirements"]
-_SCHEME_1_0: Final = CARD_1_0.messages["securitySchemes"]
-_SCHEME_0_3: Final = CARD_0_3.messages["securitySchemes"]
+_REQUIREMENT: Final = ANY_CARD.messages["securityRequirements"]
+_SCHEME: Final = ANY_CARD.messages["securitySchemes"]
 #: Names that are no other spelling of a security member.
-_PLAIN_NAMES: Final = CARD_1_0.fields.keys() | CARD_0_3.fields.keys() | SKILL_1_0.fields.keys()
+_PLAIN_NAMES: Final = ANY_CARD.fields.keys() | ANY_CARD.messages["skills"].fields.keys()
 _OTHER_NAMES: Final = _PLAIN_NAMES - {"security", "securityRequirements", "securitySchemes"}
 _HTTP: Final[dict[str, Carrier]] = {"bearer": "bearer", "basic": "basic"}
 
@@ -130,38 +130,30 @@ def schemes_of(document: Mapping[str, Json], *, flat_first: bool = False) -> dic
 
 
 def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
-    scheme = members_of(respelled(declared, _SCHEME_1_0, _SCHEME_0_3))
-    wrapped, flat = unwrapped(scheme), type_of_flat(scheme)
-    wrappers = [member for member in WRAPPERS.values() if scheme.get(member) is not None]
-    problem = f"expected a security scheme, an object, and found {kind_of(declared)}"
-    if isinstance(declared, dict):
-        problem = _find_problem(scheme, wrapped[0] if wrapped else None, flat, wrappers)
-    scheme_type, members = wrapped or (None, {})
-    if wrapped is None or (flat_first and flat is not None):
-        names = {"type", *wrappers}
+    scheme = members_of(respelled(declared, _SCHEME))
+    flat, problem = type_of_flat(scheme), _find_problem(declared, scheme)
+    scheme_type, members = unwrapped(scheme) or (None, {})
+    if scheme_type is None or (flat_first and flat is not None):
+        names = {"type", *WRAPPERS.values()}
         scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in names}
-    return Scheme(name, None if problem else scheme_type, members, problem or None)
+    return Scheme(name, None if problem else scheme_type, members, problem)
 
 
-def _find_problem(
-    scheme: dict[str, Json],
-    wrapped: SchemeName | None,
-    flat: SchemeName | None,
-    wrappers: list[str],
-) -> str:
-    """Return why a scheme cannot be read in one way; empty where it can."""
-    if len(wrappers) > 1:
-        return f"{' and '.join(wrappers)} are set, and a scheme is one of them"
-    if wrapped is None and flat is None:
+def _find_problem(declared: Json, scheme: Mapping[str, Json]) -> str | None:
+    """Return why a scheme cannot be read in one way, or None where it can."""
+    if not isinstance(declared, dict):
+        return f"expected a security scheme, an object, and found {kind_of(declared)}"
+    stated = [name for name, wrapper in WRAPPERS.items() if scheme.get(wrapper) is not None]
+    types = {*stated, *(() if scheme.get("type") is None else (str(scheme["type"]),))}
+    if len(types) > 1:
+        return f"it is of several types: {' and '.join(map(_shown, sorted(types)))}"
+    if types.isdisjoint(WRAPPERS):
         return f"its type is none of {', '.join(WRAPPERS)}"
-    if wrapped is not None and scheme.get("type") is not None and wrapped != flat:
-        return f"its type is said twice: {_shown(scheme['type'])} and {wrappers[0]}"
     if members_of(scheme.get(WRAPPERS["apiKey"])).keys() >= {*LOCATION}:
         return f"`{LOCATION[0]}` is there twice, by its names in A2A 1.0 and 0.3"
-    for message in (_SCHEME_1_0, _SCHEME_0_3):
-        for problem in type_problems(scheme, message):
-            return f"{problem.message} at {problem.path}"
-    return ""
+    for problem in type_problems(scheme, _SCHEME):
+        return f"{problem.message} at {problem.path}"
+    return None
 
 
 #: The end of what is said of a requirement whose scheme is missing.
@@ -196,23 +188,21 @@ def _read_requirement(
     value: Json, member: str, declared: Mapping[str, Scheme] | None, place: tuple[str, ...]
 ) -> Requirement:
     """Read one alternative; without `declared`, whatever schemes it names."""
+    unread = partial(Requirement, place, value, {})
     if not isinstance(value, dict):
-        problem = f"expected a requirement, an object, and found {kind_of(value)}"
-        return Requirement(place, value, problem=problem)
+        return unread(f"expected a requirement, an object, and found {kind_of(value)}")
     is_wrapped = is_wrapped_requirement(value, member)
     named = respelled(value, _REQUIREMENT).get("schemes", value) if is_wrapped else value
     if is_wrapped and (not isinstance(named, dict) or (named is value and value)):
-        return Requirement(place, value, problem="expected an object with `schemes`, an object")
-    if not named and len(value) > 1:
-        return Requirement(place, value, problem="it names no scheme, and has unknown members")
-    if member == "security" and is_wrapped and not named:
-        return Requirement(place, value, problem="expected a list of the scopes of 'schemes'")
+        return unread("expected an object with `schemes`, an object")
+    # Of 0.3 some readers take `schemes` for the name of a scheme.
+    if not named and len(value) > (1 if member == "securityRequirements" else 0):
+        return unread("it names no scheme, and has other members")
     schemes = {}
     for name, asked in named.items():
         scopes = _read_scopes(asked, is_wrapped)
         if scopes is None:
-            problem = f"expected a list of the scopes of {_shown(name)}, each a string"
-            return Requirement(place, value, problem=problem)
+            return unread(f"expected a list of the scopes of {_shown(name)}, each a string")
         schemes[name] = scopes
     for name in schemes:
         if declared is not None and name not in declared:

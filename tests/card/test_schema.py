@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cardsign.card.document import Card
-from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Message, check_members
+from cardsign.card.schema import ANY_CARD, CARD_0_3, CARD_1_0, Message, check_members
 from cardsign.card.values import finding_at, split
 from cardsign.findings import Finding
 from tests.support import CARDS, DUAL, OLD, PORTABLE, each_card, each_case, edited, put, without
@@ -26,7 +26,7 @@ def messages(root: Message) -> Iterator[Message]:
     yield from seen.values()
 
 
-@pytest.mark.parametrize("root", [CARD_1_0, CARD_0_3], ids=["1.0", "0.3"])
+@pytest.mark.parametrize("root", [CARD_1_0, CARD_0_3, ANY_CARD], ids=["1.0", "0.3", "both"])
 def test_no_two_names_of_a_message_fall_together(root: Message) -> None:
     """Otherwise a good card would be refused for two spellings."""
     for message in messages(root):
@@ -36,7 +36,7 @@ def test_no_two_names_of_a_message_fall_together(root: Message) -> None:
 
 def problems(card: dict[str, Any]) -> dict[str, Finding]:
     """What is wrong with a card, by place."""
-    a2a_version: DocumentVersion = Card.from_object(card).a2a_version
+    a2a_version = Card.from_object(card).a2a_version
     return {problem.path: problem for problem in check_members(card, a2a_version)}
 
 
