@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -29,8 +29,6 @@ _Kind = TypeVar("_Kind", str, bool, dict[str, Json], list[Json])
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.
 MAX_SOURCE_BYTES: Final = 1024 * 1024
-#: Files of one source; a card of more skills would be refused for its size.
-MAX_FILES: Final = 20_000
 #: What is said where a card refuses what a source says, unless the value is of a wrong type.
 _REFUSALS: Final = {
     "card.auth_type": "build.unsupported",
@@ -337,16 +335,12 @@ def find_files(source: Path, patterns: Sequence[str]) -> Iterator[Path]:
     A link that leads out of the folder is refused: the folder may be a stranger's.
 
     Raises:
-        BuildRefused: ``build.limit``; ``build.unsupported`` for such a link.
+        BuildRefused: ``build.unsupported`` for such a link.
     """
     if not os.path.isdir(source):
         yield source
         return
-    fitting = (path for pattern in patterns for path in source.glob(pattern))
-    paths = list(islice(fitting, MAX_FILES + 1))
-    if len(paths) > MAX_FILES:
-        raise SourceValue(str(source)).refuse("build.limit", f"more than {MAX_FILES} files")
-    for path in sorted(set(paths)):
+    for path in sorted({path for pattern in patterns for path in source.glob(pattern)}):
         if leads_outside(source, path):
             message = "it is a link that leads out of its folder"
             hint = "Put the file itself there."

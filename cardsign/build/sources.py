@@ -380,8 +380,6 @@ def _take_manifest(document: SourceValue, draft: Draft) -> None:
 
 def _take_configuration(document: SourceValue, draft: Draft) -> None:
     """Take the listen path, and that an API key is required; the key itself is never taken."""
-    if document.read(bool, "a2a", "enabled") is False:
-        draft.note("build.changed", "A2A is switched off in it", document.get("a2a"))
     draft.listen_path = document.text("a2a", "listen_path")
     key = document.get("api_key")
     if key.value not in (None, ""):

@@ -56,13 +56,6 @@ LAYERS: Final[dict[str, tuple[str, ...]]] = {
     "4": ("members", "meaning"),
 }
 SCHEMA: Final = "cardsign.lint/1"
-# Findings that repeat one of an earlier group about the same place.
-_ECHOES: Final = {
-    "portable.wrong-type": "members.type",
-    "portable.null": "members.missing",
-    "portable.empty-value": "members.empty",
-    "portable.legacy-member": "members.version",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +202,16 @@ def _is_chosen(code: str, settings: rules.LintSettings) -> bool:
 
 
 def _drop_echoes(findings: Sequence[Finding], subject: rules.LintedCard) -> Iterator[Finding]:
-    """Yield the findings that do not repeat an earlier group's about the same place."""
-    known_places = {(finding.code, finding.place.tokens) for finding in findings}
+    """Yield the findings, but of `portable` only what `members` does not say of the same place."""
+    places = {f.place.tokens for f in findings if f.code.startswith("members.")}
     for finding in findings:
-        places = {finding.place.tokens}
+        tokens = finding.place.tokens
         if finding.code == "portable.legacy-member":
             if subject.a2a_version != "1.0":
                 continue  # there it only repeats the card's version
-            # Of a flat scheme the earlier group reports `type`.
-            if finding.place.tokens[0] == "securitySchemes":
-                places.add((*finding.place.tokens[:2], "type"))
-        if known_places.isdisjoint((_ECHOES.get(finding.code), tokens) for tokens in places):
+            if tokens[0] == "securitySchemes":  # of a flat scheme `members` reports the type
+                tokens = (*tokens[:2], "type")
+        if not (finding.code.startswith("portable.") and tokens in places):
             yield finding
 
 

@@ -110,10 +110,10 @@ def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
 
 def _suggest_name(spot: Spot, message: Message) -> str:
     """Return which member may be meant by an unknown name, as the end of a sentence."""
-    name, old = spot.tokens[-1], spot.old_message
+    name = spot.tokens[-1]
     if len(members_of(spot.owner)) > _MAX_MISSPELT_IN or len(name) > _MAX_MISSPELT:
         return ""
-    return closest(name, [*message.fields, *(old.fields if old else ())])
+    return closest(name, message.fields)
 
 
 def _finding(code: str, spot: Spot, message: str, *, fixable: bool = False) -> Finding:

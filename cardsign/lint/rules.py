@@ -37,7 +37,6 @@ class Spot:
         field: Its field in 1.0, or the field that contains it.
         old_field: The same in 0.3.
         security: Whether it belongs to a security scheme or requirement.
-        old_message: The message of 0.3 for the object that contains it.
     """
 
     tokens: tuple[str, ...]
@@ -49,7 +48,6 @@ class Spot:
     field: Field | None = None
     old_field: Field | None = None
     security: bool = False
-    old_message: Message | None = None
 
 
 def _inside(
@@ -69,7 +67,7 @@ def _inside(
             old_field = old.fields.get(field.name if field else name) if old else None
             security = security or any(f is not None and f.security for f in (field, old_field))
         tokens, key = (*above.tokens, name), name if isinstance(owner, dict) else None
-        spot = Spot(tokens, key, value, role, owner, message, field, old_field, security, old)
+        spot = Spot(tokens, key, value, role, owner, message, field, old_field, security)
         yield spot
         yield from _below(spot)
 

@@ -66,9 +66,7 @@ def test_a_misspelled_member_is_told_its_name() -> None:
     assert near.endswith("did you mean 'iconUrl'?")
     assert typo.endswith("did you mean 'description'?")
     assert "mean" not in far + long
-    (old,) = unportable(put(PORTABLE, "/preferred_transport", "x"))
-    told = "neither A2A 1.0 nor 0.3 defines this member here; did you mean 'preferredTransport'?"
-    assert old.message == told
+    assert typo.startswith("neither A2A 1.0 nor 0.3 defines this member here; ")
 
 
 def test_every_finding_of_a_card_is_there() -> None:
