@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +18,8 @@ from cardsign.cli.frame import Answer, Group, is_json, members, moment, safe, sa
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, FileMissing, UsageFault
-from cardsign.files import CONFIG_FILE, leads_outside
-from cardsign.findings import cap_findings, counted
-from cardsign.issuer.cards import read_signed
+from cardsign.files import CONFIG_FILE
+from cardsign.findings import counted
 from cardsign.issuer.keyset import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
@@ -29,11 +27,9 @@ from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role
 from cardsign.keys.passphrases import read_passphrase
-from cardsign.keys.signers import user_file, user_policy
-from cardsign.keys.store import StorePlace, create_store, is_taken
-from cardsign.lint.cards import lint_card
-from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files, newest_generation
-from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_publication
+from cardsign.keys.store import KeyStore, create_store, is_taken
+from cardsign.publish.generation import Generation, export_files, newest_generation
+from cardsign.publish.publication import Documents, note_publication
 
 
 @frame.command(example="cardsign init --issuer https://agents.example.com")
@@ -99,7 +95,6 @@ def init(
         *_custody_lines(plan, plan.list_shared(passphrases)),
         "tell your verifiers the digest of keyset 1.1 over a channel that they trust:",
         f"  {keyset.digest}",
-        *_permission_lines(place),
         f"the key store {place} keeps the card key"
         if has_store
         else f"wrote {CONFIG_FILE} and the key store {place} with the card key",
@@ -147,33 +142,16 @@ def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
         yield f"  {issuer.RECOVERY_VARIABLE} gives it one that a thief of the keys lacks"
 
 
-def _permission_lines(place: StorePlace) -> Iterator[str]:
-    """Yield what a committed file leaves to the user's own settings."""
-    if not isinstance(place, Path):
-        yield f"{CONFIG_FILE}, which is committed, names no database; for cron too:"
-        yield f"  export {issuer.KEYSTORE_VARIABLE}={shlex.quote(str(place))}"
-    elif leads_outside(Path(), place, user_policy(os.environ).folders):
-        yield f"{place} is outside this folder; {CONFIG_FILE} may name it once you allow that:"
-        folders = json.dumps([os.path.realpath(place)])
-        own = user_file(os.environ) or "signers.toml"
-        yield f"  folders = {folders} in {own} (mode 0600, format = 1) allows it"
-
-
 def _next_lines(plan: IssuerPlan, *, has_settings: bool) -> Iterator[str]:
     """Yield what comes next."""
-    roots, card = plan.root_keystore, plan.card
-    apart = f" --root-keystore {shlex.quote(str(roots))}" if roots else ""
-    rotate = "cardsign keys rotate" + apart
-    if has_settings:
+    if has_settings or plan.card is not None:
+        roots = plan.root_keystore
+        apart = f" --root-keystore {shlex.quote(str(roots))}" if roots else ""
+        rotate = "cardsign keys rotate" + apart
         yield f"  next: {rotate}, which signs the cards of {CONFIG_FILE} and publishes them"
-    elif card is None:
+    else:
         yield "  next: cardsign sign card.json -o signed.json"
         yield "  then: cardsign release renew --card signed.json; cardsign publish signed.json"
-    elif Path(card).exists():
-        yield f"  next: {rotate}, which signs the card and publishes it"
-    else:
-        yield f"  next: write {card}, which is not there yet, or correct `source` in cardsign.toml"
-        yield f"  then: {rotate}"
     yield "  and from cron, hourly: cardsign keys rotate --quiet"
 
 
@@ -223,21 +201,9 @@ def schema() -> None:
     help="An extended card, signed for the audience NAME.",
 )
 @click.option(
-    "--legacy-card",
-    metavar="FILE",
-    help="The signed card of A2A 0.3, for older clients [default: the one that is published].",
-)
-@click.option(
     "--drop-others", is_flag=True, help="Stop publishing extended and 0.3 cards that are not named."
 )
 @issuer.publication_option("-o", "--output")
-@click.option(
-    "--max-age",
-    metavar="SECONDS",
-    type=click.IntRange(0, MAX_MAX_AGE),
-    help="How long caches may keep what is served [default: as published before, at first "
-    f"{DEFAULT_MAX_AGE}; at most `max_age` of [timeline] in cardsign.toml].",
-)
 @click.option(
     "--jwks", metavar="FILE", help="Publish the keys of this JWK Set instead of a key store's."
 )
@@ -261,11 +227,16 @@ def schema() -> None:
 @issuer.unlock_options
 @frame.dry_run_option
 def publish(
-    output: Path | None, export: Path | None, keystore: KeystoreOptions, **options: Any
+    card: str | None,
+    output: Path | None,
+    drop_others: bool,
+    export: Path | None,
+    keystore: KeystoreOptions,
+    **options: Any,
 ) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
-    Without CARD it builds, lints, signs, lists and publishes the cards of cardsign.toml, extended
+    Without CARD it builds, signs, lists and publishes the cards of cardsign.toml, extended
     ones included. What is done already stays as it is. --watch does so whenever a source changes.
     While a source is broken, what is published stays.
 
@@ -280,24 +251,34 @@ def publish(
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.
     """
-    watch, every, drop_others = (options.pop(name) for name in ("watch", "every", "drop_others"))
-    named = [name for name, value in options.items() if value not in (None, ())]
-    is_project = not named and not keystore.names_keys
-    if watch:
+    extended, jwks = options["extended"], options["jwks"]
+    is_project = card is None and not extended and jwks is None and not keystore.names_keys
+    if options["watch"]:
         if not is_project or drop_others or export or frame.is_dry_run() or is_json():
             message = "--watch is about the cards of cardsign.toml, and goes with -o and --every"
             raise UsageFault("usage.conflict", message)
-        return _watch(every, output, keystore)
+        return _watch(options["every"], output, keystore)
     config = project_config(output)
     directory = needed_publication(config)
     if is_project:
         return _publish_project(keystore, config, export, drop_others=drop_others)
+    if card is None:
+        message = "name CARD: for the cards of cardsign.toml there are only --drop-others, "
+        raise UsageFault("usage.conflict", f"{message}--export and --dry-run")
     if output is None and config.agents:
         hint = "Publish them all: cardsign publish. Or name another directory for CARD: -o DIR"
         message = "the cards of several agents are published together"
         raise UsageFault("usage.conflict", message, hint=hint)
     earlier = newest_generation(directory)
-    generation = _publish_card(keystore, config, options, drop_others=drop_others)
+    documents, store = _read_documents(card, extended, jwks, keystore)
+    generation = publish_cards(
+        documents,
+        config,
+        now=moment(),
+        store=store,
+        drops_others=drop_others,
+        writes=not frame.is_dry_run(),
+    )
     place = f"generation {generation.number} in {directory}"
     note = f"{place} is the same; nothing changed"
     if generation.created:
@@ -307,43 +288,20 @@ def publish(
     return EXIT_OK
 
 
-def _publish_card(
-    keystore: KeystoreOptions,
-    config: ProjectConfig,
-    options: Mapping[str, Any],
-    *,
-    drop_others: bool,
-) -> Generation:
-    """Publish CARD with the keys that are named, or with those of the key store."""
-    card, jwks = options["card"], options["jwks"]
-    if card is None:
-        message = "name CARD: for the cards of cardsign.toml there are only --drop-others, "
-        raise UsageFault("usage.conflict", f"{message}--export and --dry-run")
+def _read_documents(
+    card: str, extended: Iterable[str], jwks: str | None, keystore: KeystoreOptions
+) -> tuple[Documents, KeyStore | None]:
+    """Return CARD with the keys that are named, or the key store whose keys go along."""
     if jwks is not None and keystore.names_keys:
         raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
-    older = options["legacy_card"]
-    extended = frame.read_pairs("--extended", "NAME=FILE", options["extended"])
-    cards = Documents(
-        frame.read_input(card),
-        extended={name: frame.read_input(file) for name, file in extended.items()},
-        legacy_card=None if older is None else frame.read_input(older),
-    )
-    store = None
+    files = frame.read_pairs("--extended", "NAME=FILE", extended)
+    cards = {name: frame.read_input(file) for name, file in files.items()}
+    documents = Documents(frame.read_input(card), extended=cards)
     if jwks is not None:
-        cards = replace(cards, jwks=frame.read_jwks(jwks))
-    elif keystore.names_keys:
-        cards = replace(cards, jwks=JwkSet.of(keystore.list_keys()))
-    else:  # nothing is signed, so nothing of a signer is looked at
-        store = keystore.open()
-    return publish_cards(
-        cards,
-        config,
-        now=moment(),
-        store=store,
-        drops_others=drop_others,
-        max_age=options["max_age"],
-        writes=not frame.is_dry_run(),
-    )
+        return replace(documents, jwks=frame.read_jwks(jwks)), None
+    if keystore.names_keys:
+        return replace(documents, jwks=JwkSet.of(keystore.list_keys())), None
+    return documents, keystore.open()  # nothing is signed: no signer is looked at
 
 
 def _publish_project(
@@ -356,8 +314,6 @@ def _publish_project(
     agents = work.by_agent()
     replaced = [newest_generation(part.config.publish) for part in agents]
     progress = reconcile(work)
-    if not frame.is_dry_run():
-        _say_lint(config)
     published = []
     for part, earlier in zip(agents, replaced, strict=True):
         generation = newest_generation(part.config.publish)
@@ -420,14 +376,3 @@ def _generation_json(generation: Generation, earlier: Generation | None) -> dict
         "created": earlier is None or generation.number > earlier.number,
         "changes": list_changes(generation, earlier),
     }
-
-
-def _say_lint(config: ProjectConfig) -> None:
-    """Say what lint calls an error; it stops nothing, since a peer may not mind."""
-    for card in config.cards:
-        if (data := read_signed(card)) is None:
-            continue
-        report = lint_card(data, config.lint.settings(), name=str(card.signed))
-        for finding in cap_findings(report.findings):
-            if finding.severity == "error":
-                frame.say_finding(finding, head=f"lint of {card.signed.name}: ", with_hint=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,6 @@ _SHOWN: Final = 12  # characters of a digest
     "--bind",
     metavar="HOST:PORT",
     default="127.0.0.1:8080",
-    show_default=True,
     help="Where to listen; port 0 is any free one.",
 )
 @click.option(
@@ -82,14 +80,14 @@ def tokens() -> None:
     """Make, list and revoke bearer tokens for extended cards; a server keeps their digests."""
 
 
+_token_file = click.option(
+    "--token-file", metavar="FILE", required=True, type=frame.PATH, help="The tokens' digests."
+)
+
+
 @tokens.command(example="cardsign tokens create --audience partners --token-file tokens")
 @click.option("--audience", metavar="NAME", required=True, help="Whose extended card it opens.")
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    type=frame.PATH,
-    help="Add the digest to this file [default: print the line on stderr].",
-)
+@_token_file
 @click.option(
     "--expires",
     metavar="DATE",
@@ -99,14 +97,14 @@ def tokens() -> None:
 @click.option(
     "-o",
     "--output",
-    metavar="FILE",
-    type=frame.PATH,
+    type=frame.FILE,
     help="Write the token to FILE, for you alone [default: print it].",
 )
-def create(
-    audience: str, token_file: Path | None, expires: datetime | None, output: Path | None
-) -> None:
-    """Make a token. It is written or printed once, and kept nowhere else."""
+def create(audience: str, token_file: Path, expires: datetime | None, output: Path | None) -> None:
+    """Make a token, and add its digest to the token file.
+
+    The token is written or printed once, and kept nowhere else.
+    """
     from cardsign.server.tokens import create_token, edit_tokens
 
     output = None if output == Path(frame.STDIO) else output
@@ -114,26 +112,18 @@ def create(
     if expires and end and end <= moment():
         raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")
     token, line = create_token(audience, end)
-    is_new = token_file is not None and not token_file.exists()
-    file = edit_tokens(token_file) if token_file else nullcontext(list[str]())
-    with file as lines:
+    is_new = not token_file.exists()
+    with edit_tokens(token_file) as lines:
         lines.append(f"{line}\n")
         if output is not None:
             create_private(output, f"{token}\n".encode())
     notes = [] if output is None else [f"wrote the token to {output}"]
     if is_new:
         notes.append(f"made {token_file}, a new file; name it in the server's settings")
-    elif token_file is None:
-        notes.append(f"  its line for the server's token file: {line}")
     else:
         notes.append(f"added its digest to {token_file}; a running server takes it up at once")
     shown = {"token": token} if output is None else {"output": str(output)}
     show(Answer({**shown, "line": line}, [token] if output is None else [], notes))
-
-
-_token_file = click.option(
-    "--token-file", metavar="FILE", required=True, type=frame.PATH, help="The tokens' digests."
-)
 
 
 @tokens.command("list", example="cardsign tokens list --token-file tokens")

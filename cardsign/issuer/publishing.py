@@ -126,7 +126,6 @@ def publish_cards(
     now: datetime,
     store: KeyStore | None = None,
     drops_others: bool = False,
-    max_age: int | None = None,
     writes: bool = True,
 ) -> Generation:
     """Publish signed cards with their keys, and with the statements of a key store.
@@ -139,8 +138,6 @@ def publish_cards(
         store: Whose keys and statements go along, and what records the publication. A directory of
             another issuer is refused; without a key store, one of any key store.
         drops_others: Publish no longer what is published and not named here.
-        max_age: Seconds for which caches may keep what is served [default: as published before,
-            at first 300; or less where rotation assumes less].
         writes: False to compare alone; nothing is written.
 
     Returns:
@@ -156,9 +153,8 @@ def publish_cards(
     """
     directory = needed_publication(config)
     newest = newest_generation(directory)
-    if max_age is None:
-        usual = publications.DEFAULT_MAX_AGE if newest is None else newest.max_age
-        max_age = min(usual, config.timeline.max_age)
+    # No longer than rotation assumes.
+    max_age = min(publications.DEFAULT_MAX_AGE, config.timeline.max_age)
     documents = replace(documents, max_age=max_age)
     if newest is not None and not drops_others:
         missing = [audience for audience in newest.extended if audience not in documents.extended]

@@ -129,7 +129,7 @@ RECOVER = typed(
     "keyset recover --yes --recovery-file recovery.key --new-recovery-out new.key -o draft.json"
 )
 PUBLISH = typed("keyset publish draft.json")
-ANNOUNCE = typed("publish signed.json --max-age 0")
+ANNOUNCE = typed("publish signed.json")
 
 BEGUN = (add(ONE, 0), add(TWO, 0))  # two keys, nothing published
 SEEN = (*BEGUN, announce(10))
