@@ -17,7 +17,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
 
@@ -35,6 +35,7 @@ MAX_INPUT_BYTES: Final = 4 * 1024 * 1024
 PUBLIC_MODE: Final = 0o644
 PRIVATE_MODE: Final = 0o600
 _SHARED_BITS: Final = 0o077  # any access of group or others
+_XDG: Final = {"CONFIG": ".config", "CACHE": ".cache", "STATE": ".local/state"}
 _LOCK_INTERVAL: Final = 0.02  # seconds between two attempts at a lock
 _CHUNK: Final = 64 * 1024  # bytes
 # Flags of open that not every system has; there they ask for nothing.
@@ -303,6 +304,20 @@ def file_stamp(path: str | Path) -> FileStamp | None:
 
 
 # Where the files of a project may lie: in its folder, or where the user has allowed it.
+
+
+def user_folder(kind: Literal["CONFIG", "CACHE", "STATE"]) -> Path | None:
+    """Return our folder below an XDG base directory; None for a user without a home folder.
+
+    A relative base directory is ignored.
+    """
+    base = Path(os.environ.get(f"XDG_{kind}_HOME", ""))
+    if not base.is_absolute():
+        try:
+            base = Path.home() / _XDG[kind]
+        except RuntimeError:
+            return None
+    return base / "cardsign" if base.is_absolute() else None
 
 
 def leads_outside(folder: Path | str, place: Path | str, allowed: Collection[Path] = ()) -> bool:

@@ -58,12 +58,8 @@ _MAX_MEMBERS: Final = 1000
     multiple=True,
     help="A member of the card, such as description or skills.ID.name; wins over every source.",
 )
-@click.option(
-    "--agent", metavar="NAME", help="Which agent of Orloj, where the sources define several."
-)
-@click.option(
-    "--prompt-excerpt", is_flag=True, help="Describe the agent by a prompt's first sentence."
-)
+@click.option("--agent", metavar="NAME", help="Which agent of Orloj, if there are several.")
+@click.option("--prompt-excerpt", is_flag=True, help="Describe it by a prompt's first sentence.")
 @click.option(
     "--ask-mcp",
     metavar="URL",
@@ -198,13 +194,13 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     help="The least severe finding that makes the exit status 1.",
 )
 @frame.format_option(
-    "json", "sarif", "github", text="; sarif: for code scanning; github: annotations"
+    type=click.Choice(("text", "json", "sarif", "github")),
+    help="How results are printed [default: text]; sarif: for code scanning; github: annotations.",
 )
 @click.option(
     "--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed where that loses nothing."
 )
 @frame.output_option(metavar="OUT", default=None, help="Where the fixed card goes; '-' for stdout.")
-@frame.dry_run_option
 @frame.network_option
 def lint(
     cards: tuple[str, ...], fixing: bool, output: str | None, insecure: bool, **options: Any
@@ -218,16 +214,22 @@ def lint(
     Exit status 0: no finding is as severe as --fail-on. 1: one is. If --fix changes
     the card, it removes the signatures. Settings and waivers are in cardsign.toml.
     """
-    _check_together(cards, fixing, output)
+    if fixing != (output is not None):
+        why = "--fix and -o OUT belong together: OUT is where the fixed card goes"
+        hint = "For a report in a file: cardsign lint CARD --format json > OUT"
+        raise UsageFault("usage.conflict", why, hint=hint)
+    if (fixing or STDIO in cards) and len(cards) > 1:
+        raise UsageFault("usage.conflict", "--fix takes one card, and - stands alone")
     settings = _settings(options)
     fixed: FixResult | None = None
-    if fixing:
+    if output is not None:
         fixed = fix(frame.read_input(cards[0]))
-        if output is not None and not (frame.is_dry_run() and output == STDIO):
-            frame.write_output(output, fixed.document)
-        _say_fixed(fixed)
-        name = output or cards[0]  # whose lines the findings name
-        reports: Sequence[CardReport] = [lint_card(fixed.document, settings, name=name)]
+        frame.write_output(output, fixed.document)
+        say(f"fixed {counted(len(fixed.fixed), 'finding')}")
+        if fixed.signatures_removed:
+            say("removed the signatures, since the card has changed; sign it again")
+        # The findings name the lines of the copy.
+        reports: Sequence[CardReport] = [lint_card(fixed.document, settings, name=output)]
     elif cards == (STDIO,):
         reports = [lint_card(frame.read_input(STDIO), settings, name=STDIO)]
     else:
@@ -236,28 +238,6 @@ def lint(
         reports = lint_sources(cards, settings, partial(frame.read_input, insecure=insecure))
     report = LintReport(reports, options["fail_on"], fixed)
     return show(report, err=output == STDIO)
-
-
-def _check_together(cards: tuple[str, ...], fixing: bool, output: str | None) -> None:
-    if fixing != (output is not None) and not (fixing and frame.is_dry_run()):
-        raise UsageFault(
-            "usage.conflict",
-            "--fix and -o OUT belong together: OUT is where the fixed card goes",
-            hint="For a report in a file: cardsign lint CARD --format json > OUT",
-        )
-    if (fixing or STDIO in cards) and len(cards) > 1:
-        raise UsageFault("usage.conflict", "--fix takes one card, and - stands alone")
-
-
-def _say_fixed(result: FixResult) -> None:
-    fixed, removed = frame.done("fixed", "fix"), frame.done("removed", "remove")
-    say(f"{fixed} {counted(len(result.fixed), 'finding')}")
-    if frame.is_dry_run():
-        for finding in cap_findings(result.fixed):
-            place = safe(finding.path, limit=120)
-            say(f"{fixed} {place}: {safe(finding.message)} ({finding.code})")
-    if result.signatures_removed:
-        say(f"{removed} the signatures, since the card has changed; sign it again")
 
 
 @click.group(cls=Group)
@@ -339,7 +319,10 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
 @click.option(
     "--html", "page", metavar="OUT", help="Write one page for people instead, as `serve` does at /."
 )
-@frame.format_option("json", "sarif", text="; sarif: for code scanning")
+@frame.format_option(
+    type=click.Choice(("text", "json", "sarif")),
+    help="How results are printed [default: text]; sarif: for code scanning.",
+)
 @frame.network_option
 def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> int:
     """Show what CARD is, what its signatures cover, and why one does not fit.

@@ -303,14 +303,10 @@ def moment() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def choose_form(context: click.Context, _: click.Parameter, form: str | bool | None) -> None:
+def choose_form(context: click.Context, _: click.Parameter, form: str | None) -> None:
     """Take up what ``--json`` or ``--format`` says of how results are printed."""
-    if not form or context.resilient_parsing:
-        return
-    chosen = "json" if form is True else str(form)
-    earlier = context.meta.setdefault(FORM, chosen)
-    if earlier != chosen:
-        raise UsageFault("usage.conflict", "--json and --format ask for two formats")
+    if form:
+        context.meta[FORM] = form
 
 
 def _remember_quiet(context: click.Context, _: click.Parameter, is_quiet: bool) -> None:
@@ -321,7 +317,7 @@ def _remember_quiet(context: click.Context, _: click.Parameter, is_quiet: bool) 
 _COMMON_OPTIONS: Final = (
     click.Option(
         ["--json"],
-        is_flag=True,
+        flag_value="json",
         is_eager=True,  # what else is wrong is said in the form that was asked for
         expose_value=False,
         callback=choose_form,
@@ -602,29 +598,20 @@ def confirm(yes: bool, warning: str, *, hint: str = "Add --yes if you are sure."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         message = f"this needs confirmation, and there is no terminal to ask on: {warning}"
         raise UsageFault("usage.unanswered", message, hint=hint)
-    if not click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
-        message = f"the answer was no: {warning}"
-        raise UsageFault("usage.unanswered", message, hint="Nothing was added or changed.")
+    click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True, abort=True)
 
 
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask: this cannot be undone.")
 
 
-def format_option(*forms: str, text: str = "") -> Callable[[_Function], _Function]:
-    """Return ``--format``; :func:`show` prints what it names.
-
-    Args:
-        forms: What the command can print besides text.
-        text: What is said of them in the help.
-    """
-    return click.option(
-        "--format",
-        type=click.Choice(("text", *forms)),
-        is_eager=True,
-        expose_value=False,
-        callback=choose_form,
-        help=f"How results are printed [default: text]{text}.",
-    )
+#: ``--format``, for a command that prints more than text and JSON.
+format_option: Final = partial(
+    click.option,
+    "--format",
+    is_eager=True,
+    expose_value=False,
+    callback=choose_form,
+)
 
 
 # Whom a command asks over the network.

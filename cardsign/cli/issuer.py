@@ -19,7 +19,7 @@ from cardsign import errors
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
-from cardsign.files import CONFIG_FILE, leads_outside, outside, walk
+from cardsign.files import CONFIG_FILE, leads_outside, outside, user_folder, walk
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import passphrases
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
@@ -65,7 +65,7 @@ key_option: Final = click.option(
     "of a signer, such as awskms:///ID, whose program or library then runs.",
 )
 kid_option: Final = click.option(
-    "--kid", metavar="KID", help="The kid under which the key of --key is published."
+    "--kid", help="The kid to publish [default: that of the JWK, else the thumbprint]."
 )
 passphrase_option: Final = click.option(
     "--passphrase-file",
@@ -127,7 +127,7 @@ class KeystoreOptions:
             variable = passphrase_variable(role)
             if variable in os.environ:
                 return passphrases.PassphraseSource(environment=os.environ, variable=variable)
-            file = user_policy(os.environ).passphrase_files.get(role)
+            file = user_policy().passphrase_files.get(role)
         return passphrases.PassphraseSource(file, os.environ, passphrases.terminal_prompt())
 
     def new_passphrase(self, role: Role, *, keys: str = "") -> bytes:
@@ -141,7 +141,7 @@ class KeystoreOptions:
         Args:
             uris: Signers that were named on the command line.
         """
-        policy = user_policy(os.environ)
+        policy = user_policy()
         policy = policy.model_copy(update={"allow": policy.allow | set(uris)})
         usual, sources = self.source(), {str(role): self.source(role) for role in ROLES}
         shared = user_secrets(usual)
@@ -247,7 +247,7 @@ def project_config(publication: Path | None = None) -> ProjectConfig:
     """
     from cardsign.config import read_config  # pydantic, which a key store alone does not need
 
-    config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
+    config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy().folders)
     return config.model_copy(update={"publish": publication or config.publish})
 
 
@@ -264,7 +264,7 @@ def allowed_store(folder: Path) -> Path:
     A key store that is reached by a symbolic link may be that of another project, whose keys would
     sign here.
     """
-    allowed = user_policy(os.environ).folders
+    allowed = user_policy().folders
     if leads_outside(Path.cwd(), folder, allowed):
         raise outside(folder, "the key store is a link to a place", folder)
     for part in (Path(at, name) for at, below, files in walk(folder) for name in below + files):
@@ -279,10 +279,9 @@ def local_user() -> StoreUser:
         account = getpass.getuser()
     except (KeyError, OSError):  # a container's user has often no name
         account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
-    home, state = Path(os.environ.get("HOME", "")), Path(os.environ.get("XDG_STATE_HOME", ""))
-    folder = (state if state.is_absolute() else home / ".local/state") / "cardsign/keystores"
-    folder = folder if folder.is_absolute() else Path(os.devnull)
-    return StoreUser(f"{account}@{platform.node()}", folder)
+    folder = user_folder("STATE")
+    seen = folder / "keystores" if folder else Path(os.devnull)
+    return StoreUser(f"{account}@{platform.node()}", seen)
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:

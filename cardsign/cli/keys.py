@@ -19,7 +19,7 @@ from cardsign.cli.issuer import KeystoreOptions
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.findings import counted
 from cardsign.jose.jwk import SigningAlg
-from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, short_kid
+from cardsign.jose.keys import JwkSet, PrivateKey, short_kid
 from cardsign.keys import agenda, ledger, passphrases
 from cardsign.keys import store as stores
 from cardsign.keys.history import find_listed
@@ -39,11 +39,6 @@ def keys() -> None:
     """
 
 
-_DOES: Final = {
-    "active": "it signs from now on",
-    "prepublished": "it is prepublished, and does not sign yet",
-}
-
 role_option = click.option(
     "--role",
     type=click.Choice(ledger.ROLES),
@@ -52,25 +47,9 @@ role_option = click.option(
 )
 
 
-def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | None) -> str | None:
-    if kid is not None and (not KID_FORM.fullmatch(kid) or kid.startswith("-")):
-        raise UsageFault(
-            "usage.invalid", "--kid takes 1 to 256 printable ASCII characters, the first no '-'"
-        )
-    return kid
-
-
-kid_option = click.option(
-    "--kid",
-    metavar="TEXT",
-    callback=_check_kid,
-    help="The kid to publish [default: that of an imported JWK, else the thumbprint].",
-)
-
-
 @keys.command(example="cardsign keys generate --alg ES256")
 @issuer.alg_option
-@kid_option
+@issuer.kid_option
 @role_option
 @issuer.unlock_options
 def generate(alg: SigningAlg, role: ledger.Role, keystore: KeystoreOptions) -> None:
@@ -80,12 +59,14 @@ def generate(alg: SigningAlg, role: ledger.Role, keystore: KeystoreOptions) -> N
     caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
     is used only after a statement lists it; cardsign keys rotate drafts one.
     """
-    _add(keystore, PrivateKey.generate(alg, kid=keystore.kid), role)
+    with of_the_user("--kid"):
+        private = PrivateKey.generate(alg, kid=keystore.kid)
+    _add(keystore, private, role)
 
 
 @keys.command("import", example="cardsign keys import key.pem --kid key-001")
 @click.argument("source", metavar="FILE|URI")
-@kid_option
+@issuer.kid_option
 @issuer.public_option
 @role_option
 @issuer.unlock_options
@@ -115,11 +96,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
         data = frame.read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
         question = f"Passphrase of {source}: "
         password = partial(passphrases.read_passphrase, keystore.source(role), question=question)
-        try:
-            private = import_private_key(data, kid=kid, password=password)
-        except errors.PassphraseFault as fault:
-            fault.finding = fault.finding.at(source)
-            raise
+        private = import_private_key(data, kid=kid, password=password)
     _add(keystore, private, role)
 
 
@@ -132,7 +109,8 @@ def _add(keystore: KeystoreOptions, private: PrivateKey, role: ledger.Role) -> N
 def _made(record: ledger.KeyRecord, store: stores.KeyStore) -> None:
     state = store.state
     if record.rotates and not state.keysets:
-        does = _DOES[record.state]
+        is_active = record.state == "active"
+        does = "it signs from now on" if is_active else "it is prepublished, and does not sign yet"
     elif record.rotates or state.keysets or len(state.keys) > 1:
         command = "cardsign keys rotate" if record.rotates else "cardsign keyset draft"
         does = f"it signs as soon as a keyset statement lists it: {command}"
@@ -169,13 +147,11 @@ def key_json(record: ledger.KeyRecord) -> dict[str, Any]:
 
 
 @keys.command("list", example="cardsign keys list --ahead")
-@click.option(
-    "--ahead", "is_ahead", is_flag=True, help="List what `keys rotate` will do next, and when."
-)
+@click.option("--ahead", is_flag=True, help="List what `keys rotate` will do next, and when.")
 @issuer.keystore_option
-def list_(is_ahead: bool, keystore: KeystoreOptions) -> int:
+def list_(ahead: bool, keystore: KeystoreOptions) -> int:
     """List the keys, oldest first."""
-    if is_ahead:
+    if ahead:
         return _list_ahead(keystore.work())
     records, rows = keystore.open().state.keys, []
     for record in records:
@@ -326,9 +302,7 @@ def _ask_to_revoke(
 
 
 @keys.command(example="cardsign keys passwd --role release")
-@click.option(
-    "--role", type=click.Choice(ledger.ROLES), required=True, help="The role of the keys."
-)
+@click.option("--role", type=click.Choice(ledger.ROLES), required=True, help="Whose keys.")
 @click.option(
     "--new-passphrase-file", type=frame.FILE, help="The new passphrase [default: a prompt]."
 )
@@ -404,9 +378,6 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
     frame.write_output(output, JwkSet.of(public).to_bytes())
     if store is not None:
         store.commit(agenda.record_key_set, now=moment())
-    for key in published:
-        if key not in public:
-            say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if not public:
         say("no key is in it: whoever takes it trusts none of your cards", asked=True)
         say("  next: cardsign keys rotate, which says what is missing", asked=True)

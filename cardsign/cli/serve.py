@@ -31,16 +31,8 @@ _SHOWN: Final = 12  # characters of a digest
     default="127.0.0.1:8080",
     help="Where to listen; port 0 is any free one.",
 )
-@click.option(
-    "--settings", "settings_file", metavar="FILE", type=frame.PATH, help="The server's settings."
-)
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    type=frame.PATH,
-    help="The digests of the bearer tokens that open the extended card; written by cardsign tokens "
-    "create.",
-)
+@click.option("--settings", "settings_file", type=frame.FILE, help="The server's settings.")
+@click.option("--token-file", type=frame.FILE, help="The file that cardsign tokens create writes.")
 def serve(
     directory: Path | None, bind: str, settings_file: Path | None, token_file: Path | None
 ) -> None:
@@ -98,7 +90,7 @@ _token_file = click.option(
     "-o",
     "--output",
     type=frame.FILE,
-    help="Write the token to FILE, for you alone [default: print it].",
+    help="A file for the token [default: print it].",
 )
 def create(audience: str, token_file: Path, expires: datetime | None, output: Path | None) -> None:
     """Make a token, and add its digest to the token file.

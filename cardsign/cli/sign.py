@@ -15,7 +15,7 @@ from cardsign import errors
 from cardsign.card import profiles
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
-from cardsign.card.profiles import PROFILES, RUST_ALG, VERIFIERS, ProfileName, left_open
+from cardsign.card.profiles import PROFILES, VERIFIERS, ProfileName, left_open
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
@@ -35,10 +35,6 @@ from cardsign.sign import COMPAT, SignedCard, SigningOptions, sign_with_notes
 _EXPLAINED: Final = frozenset({"sign.compat_lossy", "sign.sdk_refuses"})
 _OPEN: Final = 1_000  # characters of a list of places
 _KID: Final = 11  # characters of a kid that are shown, the dots included
-# Measured with joserfc 1.8.0 and jose 6.2.17: docs/reports/interop.md, "Verifiers that ignore typ".
-_IGNORES_TYP: Final = (
-    "a verifier that ignores `typ` (plain joserfc or jose) accepts this payload served as the card"
-)
 
 
 def read_marker(
@@ -119,9 +115,7 @@ def find_signers(
     metavar="AUDIENCE",
     help="Mark it as the extended card for this audience, best a random id; with --seq, --expires.",
 )
-@click.option(
-    "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for."
-)
+@click.option("--seq", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for.")
 @click.option(
     "--expires",
     metavar="DATE",
@@ -155,7 +149,7 @@ def sign(
         signers, signed = _sign_project(keystore)
     for name, signing in signed if not is_json() else ():
         say(_summarize(signing, name, signers), asked=explain)
-        for line in _explain(signing, signers) if explain else ():
+        for line in _explain(signing) if explain else ():
             say(line, asked=True)
         frame.say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
     shown = [_to_json(signing, signers) for _, signing in signed]
@@ -241,7 +235,7 @@ def _product(verifier: str) -> str:
     return re.split(r" [0-9]|,", verifier)[0]
 
 
-def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
+def _explain(signing: SignedCard) -> Iterator[str]:
     """Yield who verifies each payload, and what the payload leaves open."""
     for payload in signing.payloads:
         ours = () if payload.compat else ("cardsign",)
@@ -249,10 +243,6 @@ def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
         yield f"  {payload.profile}: {readers}"
         lost = safe(", ".join(payload.leaves_open), limit=_OPEN)
         yield f"    leaves open: {lost}" if lost else "    covers the whole card"
-        if payload.compat:
-            yield "    " + _IGNORES_TYP
-    if signing.payloads and all(signer.public.alg != RUST_ALG for signer in signers):
-        yield f"  a2a-protocol-types (Rust) verifies {RUST_ALG} alone, so it accepts none of these"
 
 
 @frame.command(
@@ -289,9 +279,7 @@ def resign(card: str, url: str, output: str, keystore: KeystoreOptions, **option
     signed = resign_card(report, signers, url=url, now=now, options=signing)
     frame.write_output(output, signed.document)
     where = "" if output == frame.STDIO else f" as {safe(output)}"
-    view: dict[str, Any] = {"input": name, "output": output}
-    view |= {"kids": [signer.public.kid for signer in signers]}
-    view |= {"notes": [note.to_json() for note in signed.notes]}
+    view = {"input": name, "output": output, **_to_json(signed, signers)}
     show(Answer(view, notes=[f"signed the copy of {safe(name)}{where}"]))
     if not is_json():
         frame.say_notes(signed.notes)

@@ -15,7 +15,7 @@ from cardsign import errors
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
-from cardsign.errors import UsageFault, of_the_user
+from cardsign.errors import of_the_user
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer import release as releases
@@ -23,7 +23,7 @@ from cardsign.issuer.cards import list_signed_cards
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
-from cardsign.keys.passphrases import terminal_prompt
+from cardsign.keys.passphrases import ask, terminal_prompt
 from cardsign.keys.store import KeyStore, StorePlace, create_store
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
@@ -69,42 +69,30 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
 @draft_option
 @click.option(
     "--origin",
-    "origins",
-    metavar="ORIGIN",
     multiple=True,
-    help="An origin where interfaces may be; replaces all earlier origins.",
-)
-@click.option("--days", type=click.IntRange(1, 400), help="How long it is valid [default: 90].")
-@click.option(
-    "--add-root",
-    metavar="HOLDER=KEY",
-    multiple=True,
-    help="Add a root key: a kid of the key store, or a file with a JWK.",
+    help="An origin where interfaces may be; replaces all earlier ones.",
 )
 @click.option(
-    "--remove-root",
-    "remove_roots",
-    metavar="HOLDER",
-    multiple=True,
-    help="Remove the root keys of this holder.",
+    "--days",
+    type=click.IntRange(1, 400),
+    default=keysets.KEYSET_LIFETIME.days,
+    help="How long it is valid.",
+)
+@click.option(
+    "--add-root", metavar="HOLDER=KEY", multiple=True, help="A root key: a kid here, or a JWK file."
+)
+@click.option(
+    "--remove-root", metavar="HOLDER", multiple=True, help="Remove the root keys of this holder."
 )
 @click.option("--threshold", type=click.IntRange(min=1), help="How many root holders must sign.")
 @click.option(
     "--recovery",
-    "recovery_keys",
     metavar="HOLDER=KEY",
     multiple=True,
     help="A recovery key; replaces all earlier ones, and those must sign this too.",
 )
 @issuer.keystore_option
-def draft(
-    output: str | None,
-    days: int | None,
-    add_root: tuple[str, ...],
-    recovery_keys: tuple[str, ...],
-    keystore: KeystoreOptions,
-    **options: Any,
-) -> None:
+def draft(output: str | None, days: int, keystore: KeystoreOptions, **options: Any) -> None:
     """Draft the next statement from the key store and the options.
 
     Only the draft is written. A draft without changes renews the statement before it.
@@ -113,10 +101,12 @@ def draft(
     store = work.store
     drafted = keysets.draft_keyset(
         work,
-        add_roots=_named_keys(store, add_root, "--add-root"),
-        recovery=_named_keys(store, recovery_keys, "--recovery"),
-        lifetime=timedelta(days=days or keysets.KEYSET_LIFETIME.days),
-        **options,
+        origins=options["origin"],
+        add_roots=_named_keys(store, options["add_root"], "--add-root"),
+        remove_roots=options["remove_root"],
+        threshold=options["threshold"],
+        recovery=_named_keys(store, options["recovery"], "--recovery"),
+        lifetime=timedelta(days=days),
     )
     file = output or f"keyset-{drafted.label}.json"
     frame.write_output(file, keysets.write_draft(drafted), plain=output is None)
@@ -153,12 +143,9 @@ def sign(
     keysets.review_keyset(work, drafted, name=draft)
     say_differences(previous, drafted)
     recovery = None if recovery_file is None else partial(issuer.unlock_recovery, recovery_file)
-    prompt = terminal_prompt()
-    if digest is None and prompt is not None:
-        digest = prompt("The digest that the author told you (not shown): ")
     if digest is None:
-        message = "give the digest that the author of the draft told you: --digest SHA-256"
-        raise UsageFault("usage.conflict", message)
+        question, hint = "The digest that its author told you: ", "Give it: --digest SHA-256"
+        digest = os.fsdecode(ask(terminal_prompt(), question, name="digest", hint=hint))
     signed = keysets.sign_keyset(work, drafted, digest=digest, recovery=recovery)
     frame.write_output(draft, keysets.write_draft(signed))
     lines = signing_lines(signed, previous)
@@ -180,11 +167,7 @@ def sign(
 @click.option(
     "--digest", metavar="SHA-256", help="Of a keyset of yours; needed if the key store is lost."
 )
-@click.option(
-    "--new-recovery-out",
-    type=frame.FILE,
-    help="Make a new recovery key too, encrypted, because the old one has been used.",
-)
+@click.option("--new-recovery-out", type=frame.FILE, help="Make a new recovery key too, encrypted.")
 @issuer.publication_option("--publication")
 @issuer.recovery_option(required=True)
 @issuer.unlock_options
@@ -322,20 +305,13 @@ def release() -> None:
     help=f"A signed card to list, before it is published [default URL: the issuer's {CARD_PATH}].",
 )
 @click.option(
-    "--withdraw",
-    "withdrawn",
-    metavar="URL",
-    multiple=True,
-    help="Withdraw the card at this URL. No card there is current any more.",
+    "--withdraw", "withdrawn", metavar="URL", multiple=True, help="Withdraw the card at this URL."
 )
 @click.option(
     "--raise-floor", is_flag=True, help="Make older cards at the URL of each --card invalid now."
 )
 @click.option(
-    "--extended-floor",
-    metavar="SEQ",
-    type=click.IntRange(min=1),
-    help="Make extended cards for an earlier release than SEQ invalid.",
+    "--extended-floor", type=click.IntRange(1), help="End extended cards for releases before it."
 )
 @click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
 @issuer.publication_option("--publication")

@@ -51,7 +51,6 @@ def trust_commands() -> None:
 @click.option("--name", metavar="NAME", help="Your name for it [default: the URL's host].")
 @click.option(
     "--origin",
-    "origins",
     metavar="ORIGIN",
     multiple=True,
     help="Where its cards and interfaces may be: https://host, or https://host/path/ for "
@@ -60,10 +59,8 @@ def trust_commands() -> None:
 @verifier.accept_option
 @click.option(
     "--keyset",
-    "keysets",
-    metavar="FILE",
     multiple=True,
-    type=frame.PATH,
+    type=frame.FILE,
     help="Pin this keyset statement; each must follow the one before, and the newest is pinned. A "
     "release statement under it may be named as well.",
 )
@@ -78,7 +75,7 @@ def trust_commands() -> None:
 @click.option(
     "--digest",
     metavar="HEX",
-    callback=lambda _context, _option, text: text if text is None else enrolment.read_digest(text),
+    type=enrolment.read_digest,
     help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that "
     "does not follow from it is refused.",
 )
@@ -123,7 +120,7 @@ def add(who: str, **options: Any) -> None:
 
 def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dict[str, Any]]:
     """Return the URL, if there is one, and the members that are named or follow from it."""
-    url, origins = None, [*options["origins"]]
+    url, origins = None, [*options["origin"]]
     if is_url(who):
         with of_the_user("URL"):
             url = parse_url(who)
@@ -145,7 +142,7 @@ def _propose(
     url: Url | None, options: Mapping[str, Any], ask: Ask, policy: Policy, now: datetime
 ) -> enrolment.Proposal:
     """Return the anchor that is named, or what the origin of `url` publishes."""
-    keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
+    keysets, jwks, jwks_url = options["keyset"], options["jwks"], options["jwks_url"]
     roots = options["roots"]
     count = sum(map(bool, (keysets, jwks, jwks_url)))
     if count > 1 or (url is None and not count) or (roots and (jwks or jwks_url)):

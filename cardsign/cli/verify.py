@@ -16,7 +16,7 @@ import click
 from cardsign import errors
 from cardsign.batch import verify_many
 from cardsign.card.profiles import FULL_PROFILES
-from cardsign.card.values import Json, jcs
+from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import STDIO, Answer, Group, is_json, members, safe, say, show
 from cardsign.errors import CallFailed, LocalFault, UsageFault, require
@@ -31,10 +31,6 @@ from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:
     from cardsign.integrations.calling import Reply
-    from cardsign.net.discovery import Discovery
-    from cardsign.net.endpoints import Endpoint
-
-MAX_JOBS: Final = 64  # processes
 
 
 @frame.command(
@@ -71,13 +67,7 @@ MAX_JOBS: Final = 64  # processes
 )
 @click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
 @click.option(
-    "-j",
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1, MAX_JOBS),
-    default=1,
-    show_default=True,
-    help="Verify cards in N processes of this machine at once.",
+    "-j", "--jobs", type=click.IntRange(1, 64), default=1, help="Processes that verify at once."
 )
 @click.option(
     "--cluster",
@@ -88,9 +78,7 @@ MAX_JOBS: Final = 64  # processes
 @frame.output_option(
     default=None, help="If the card is trusted, write its verified payload here; '-' for stdout."
 )
-@click.option(
-    "--serve", metavar="HOST:PORT|PATH", help="Answer POST /verify here, for other languages."
-)
+@click.option("--serve", metavar="HOST:PORT|PATH", help="Answer POST /verify, for other languages.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Show the four answers, every signature and every reason."
 )
@@ -106,7 +94,13 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """
     named = frame.take(verifier.VerifierOptions, options)
     if options["serve"] is not None:
-        return _serve(options["serve"], named, cards)
+        if cards or is_url(named.jwks or ""):
+            why = "--serve takes no cards, since it is asked, and --jwks as a file"
+            raise UsageFault("usage.conflict", why)
+        from cardsign.server.run import serve_verdicts
+
+        serve_verdicts(named.batch, options["serve"], as_json=is_json())
+        return errors.EXIT_OK
     if not cards:
         raise UsageFault("usage.invalid", "no CARD is named", hint="See cardsign verify --help.")
     card_files, output = list_cards(cards), options["output"]
@@ -165,17 +159,6 @@ def _printed(
     else:
         text = "\n".join(map(frame.escape, lines))
     return outcome.result.exit_status, fault, text
-
-
-def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str]) -> int:
-    """Answer the questions of other programs, until it is stopped."""
-    if cards or is_url(named.jwks or ""):
-        why = "--serve takes no cards, since it is asked, and --jwks as a file"
-        raise UsageFault("usage.conflict", why)
-    from cardsign.server.run import serve_verdicts
-
-    serve_verdicts(named.batch, where, as_json=is_json())
-    return errors.EXIT_OK
 
 
 def _show_each(views: Iterable[View], *, err: bool = False) -> list[int]:
@@ -373,7 +356,6 @@ SCHEMA: Final = "cardsign.call/1"
 MAX_TEXT: Final = 1024 * 1024  # characters of a message
 # An id goes into a path (HTTP+JSON), and into a command that a user may copy.
 _ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
-DEFAULT_TIMEOUT: Final = 60  # seconds; agents think
 
 
 @frame.command(example="cardsign fetch https://agents.example.com -o card.json")
@@ -439,11 +421,7 @@ def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
 @click.option("--get", is_flag=True, help="Print the state and result of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
 @click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.IntRange(1, 3600),
-    default=DEFAULT_TIMEOUT,
-    help="The time limit for the whole answer.",
+    "--timeout", type=click.IntRange(1, 3600), default=60, help="Seconds for the whole answer."
 )
 @verifier.visit_options
 def call(url: str, text: str | None, **options: Any) -> int:
@@ -482,7 +460,19 @@ def call(url: str, text: str | None, **options: Any) -> int:
         work = agent.ask_task(options["task"], cancel=options["cancel"])
     reply: Reply = asyncio.run(work)
     lines = reply.text.split("\n") if reply.text or message else []
-    show(Answer(_call_json(public, agent.endpoint, reply), lines))
+    view = {
+        "schema": SCHEMA,
+        "input": public.url,
+        "issuer": report.issuer,
+        "endpoint": {"url": str(agent.endpoint.url), **members(agent.endpoint, "binding version")},
+        "state": reply.state or None,
+        "task": reply.task or None,
+        "context": reply.context or None,
+        "final": reply.is_final,
+        "unshown_parts": reply.unshown,
+        "text": reply.text,
+    }
+    show(Answer(view, lines))
     if reply.unshown:
         say(f"{counted(reply.unshown, 'part')} without text not shown")
     if reply.is_refusal and not (options["cancel"] and reply.state.endswith("_CANCELED")):
@@ -520,18 +510,3 @@ def _read_message(text: str) -> str:
     if not message.strip() or len(message) > MAX_TEXT:
         raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
     return message
-
-
-def _call_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:
-    return {
-        "schema": SCHEMA,
-        "input": public.url,
-        "issuer": public.report.issuer,
-        "endpoint": {"url": str(endpoint.url), **members(endpoint, "binding version")},
-        "state": reply.state or None,
-        "task": reply.task or None,
-        "context": reply.context or None,
-        "final": reply.is_final,
-        "unshown_parts": reply.unshown,
-        "text": reply.text,
-    }

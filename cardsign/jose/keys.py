@@ -174,7 +174,7 @@ class PublicKey:
             kid = text_member(untrusted_jwk, "kid") if "kid" in untrusted_jwk else thumbprint
         if not KID_FORM.fullmatch(kid):
             message = "the kid is not 1 to 256 printable ASCII characters"
-            raise KeyRefused("key.malformed", message, path="/kid")
+            raise KeyRefused("key.malformed", message, path="/kid", hint="Choose another kid.")
         # As OpenID Federation has them.
         times = _read_time(untrusted_jwk, "nbf", 0), _read_time(untrusted_jwk, "exp", MAX_TIME)
         revoked = untrusted_jwk.get("revoked", False) not in (False, None)

@@ -33,7 +33,7 @@ from pydantic import AfterValidator, Field
 
 from cardsign import errors, programs
 from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_user
-from cardsign.files import USER_FILE, read_secret
+from cardsign.files import USER_FILE, read_secret, user_folder
 from cardsign.jose.jwk import (
     PRIVATE_LABELS,
     STATEMENT_ALGORITHMS,
@@ -170,16 +170,7 @@ def user_secrets(source: PassphraseSource) -> Secrets:
 # ``signers.toml``: what this user allows signers on this machine, in any project.
 
 
-def user_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the path of the user's own signers.toml; None if there is no place for one."""
-    configured = Path(environment.get("XDG_CONFIG_HOME", ""))
-    home = Path(environment.get("HOME", ""))
-    if not configured.is_absolute():
-        configured = home / ".config"
-    return configured / "cardsign" / USER_FILE if configured.is_absolute() else None
-
-
-def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
+def user_policy() -> SignerPolicy:
     """Read what the user's own file allows: nothing where there is none.
 
     Raises:
@@ -187,7 +178,8 @@ def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
         FileFault: ``file.permissions``: others have access to it;
             ``file.unreadable``.
     """
-    file = user_file(environment)
+    folder = user_folder("CONFIG")
+    file = folder and folder / USER_FILE
     if file is None or not os.path.exists(file):
         return NOTHING_ALLOWED
     return read_settings(read_secret(file, max_bytes=MAX_KEY_FILE_BYTES), file, SignerPolicy)

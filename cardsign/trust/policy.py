@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.errors import CardRefused, UsageFault, check_type, closest
+from cardsign.files import user_folder
 from cardsign.jose.jwk import ALGORITHMS
 from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
@@ -396,20 +397,6 @@ def find_policy(named: Path | None = None, *, here: bool = True) -> Path | None:
     folders = (Path() if here else None, user_folder("CONFIG"))
     candidates = (folder / POLICY_FILE for folder in folders if folder is not None)
     return next((path for path in candidates if os.path.lexists(path)), None)
-
-
-def user_folder(kind: str) -> Path | None:
-    """Return our folder below the XDG base directory ``CONFIG`` or ``CACHE``.
-
-    A relative base directory is ignored. None is for a user without a home folder.
-    """
-    base = Path(os.environ.get(f"XDG_{kind}_HOME", ""))
-    if not base.is_absolute():
-        try:
-            base = Path.home() / {"CONFIG": ".config", "CACHE": ".cache"}[kind]
-        except RuntimeError:
-            return None
-    return base / "cardsign"
 
 
 def load_policy(named: Path | None = None, *, here: bool = True) -> Policy | None:

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign.errors import CardsignError
-from cardsign.files import list_names, make_directory, read_bytes, refuse_links, write_atomic
+from cardsign.files import (
+    list_names,
+    make_directory,
+    read_bytes,
+    refuse_links,
+    user_folder,
+    write_atomic,
+)
 from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet, SkippedKey
 from cardsign.statements.envelope import check_times
@@ -26,7 +33,7 @@ from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, rea
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.times import minute
 from cardsign.trust.lock import Floor
-from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, TrustedIssuer, user_folder
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.walk import (
     MAX_CHAIN_BYTES,
     MAX_STEPS,

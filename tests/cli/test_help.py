@@ -123,7 +123,7 @@ READ_ONLY = """
 build, call, canonicalize, completion, config check, config schema, conformance, contract check,
 diff, fetch, help, init, inspect, keys doctor, keys export, keys generate, keys import, keys jwks,
 keys list, keys log, keys move, keys passwd, keyset draft, keyset recover, keyset show, keyset sign,
-mcp, peers status, peers verify, release show, resign, serve, tokens create, tokens list,
+lint, mcp, peers status, peers verify, release show, resign, serve, tokens create, tokens list,
 tokens revoke, trust list, trust show, verify
 """
 

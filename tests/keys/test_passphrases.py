@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cardsign.files import user_folder
 from cardsign.keys.passphrases import (
     MAX_ENVELOPE_BYTES,
     MAX_FILE_BYTES,
@@ -28,7 +29,7 @@ from cardsign.keys.passphrases import (
     seal,
     terminal_prompt,
 )
-from cardsign.keys.signers import Access, SignerPolicy, user_file, user_policy, user_secrets
+from cardsign.keys.signers import Access, SignerPolicy, user_policy, user_secrets
 from tests.keys.elsewhere import fault, refusal
 from tests.keys.states import FIRST, SECOND
 from tests.support import cheap_envelopes, dump, each_case, edited
@@ -170,11 +171,13 @@ FILE += 'passphrase_files = { card = "/c" }'
 
 def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
     """Write the user's own file, and read it."""
-    file = home / ".config/cardsign/signers.toml"
+    file = home / "cardsign/signers.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     file.chmod(mode)
-    return user_policy({"HOME": str(home)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(home))
+        return user_policy()
 
 
 def test_the_users_own_file_gives_leave(tmp_path: Path) -> None:
@@ -184,7 +187,6 @@ def test_the_users_own_file_gives_leave(tmp_path: Path) -> None:
     given = nothing.model_copy(update={"allow": leave, "passphrase_files": files})
     assert read_policy(tmp_path, FILE) == given.model_copy(update={"insecure_loopback_http": True})
     assert read_policy(tmp_path, "format = 1") == nothing
-    assert user_policy({"HOME": str(tmp_path / "absent")}) == user_policy({}) == nothing
     assert refusal(read_policy, tmp_path, FILE, 0o644) == "file.permissions"
 
 
@@ -194,13 +196,12 @@ def test_a_file_that_gives_no_leave(text: str, tmp_path: Path) -> None:
     assert refusal(read_policy, tmp_path, text) == "config.malformed"
 
 
-def test_where_the_users_own_file_lies() -> None:
+def test_where_the_users_own_file_lies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never relative to where a command is run."""
-    own = "cardsign/signers.toml"
-    assert user_file({"HOME": "/h"}) == Path("/h/.config") / own
-    assert user_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == Path("/c") / own
-    assert user_file({"HOME": "/h", "XDG_CONFIG_HOME": "c"}) == Path("/h/.config") / own
-    assert user_file({}) is None
+    for home, base, folder in (("/h", "", "/h/.config"), ("/h", "/c", "/c"), ("h", "c", "")):
+        monkeypatch.setenv("HOME", home)
+        monkeypatch.setenv("XDG_CONFIG_HOME", base)
+        assert user_folder("CONFIG") == (Path(folder, "cardsign") if folder else None)
 
 
 # ------------------------------------------------------------------ envelopes
