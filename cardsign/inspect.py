@@ -42,8 +42,6 @@ from cardsign.verify.verifier import inquire_by
 if TYPE_CHECKING:
     from cardsign.net.fetch import FetchSettings
 
-SCHEMA: Final = "cardsign.inspection/1"
-
 
 @dataclass(frozen=True, slots=True)
 class InspectedSignature:
@@ -111,7 +109,7 @@ class Inspection:
     def to_json(self) -> dict[str, Any]:
         """Return the report as ``cardsign inspect --json`` prints it."""
         return {
-            "schema": SCHEMA,
+            "schema": "cardsign.inspection/1",
             "name": self.name,
             "a2a_version": self.a2a_version,
             "problems": [problem.to_json() for problem in self.problems],
@@ -324,7 +322,8 @@ def _inspect_signatures(
     card: Card, payloads: Payloads, jwks: JwkSet | None
 ) -> Iterator[InspectedSignature]:
     inquiry = inquire_by(jwks or JwkSet(()), "the holder of the keys named")
-    spellings = _spell_otherwise(payloads) if jwks and card.signatures else []
+    tried = SPELLINGS if jwks and card.signatures else ()
+    spellings = [(name, fix, write(payloads.members).encode()) for name, fix, write in tried]
     # What the line of the signature says, or that of the card.
     repeated = ("coverage.",) if jwks is not None else ("coverage.", "key.unknown")
     data_of = {name: payload.data for name in PROFILES if (payload := payloads.of(name))}
@@ -347,11 +346,6 @@ def _inspect_signatures(
         # It fits one byte string, and so all profiles that make that.
         fitted = tuple(name for name, data in data_of.items() if data == report.payload)
         yield InspectedSignature(replace(report, reasons=rated), header, fitted)
-
-
-def _spell_otherwise(payloads: Payloads) -> list[tuple[str, str, bytes]]:
-    """Return the card as common signers write it by mistake: a name, advice, and the bytes."""
-    return [(name, advice, write(payloads.members).encode()) for name, advice, write in SPELLINGS]
 
 
 def _explain_misfit(
@@ -463,11 +457,10 @@ def inspect_url(url: str, *, now: datetime, fetch: FetchSettings) -> Inspection:
     service = [note_legacy_path()] if answer.url != card_url(url) else []
     service += _check_headers(answer.headers, max(0, min([MAX_AGE, *lives])))
     service += [keys] if isinstance(keys, Finding) else []
-    with suppress(InputRefused):
-        document = Card.from_bytes(answer.untrusted_body).document
-        if declares_extended_card(document):
-            service += _ask_for_extended(document, fetch, parse_url(answer.url).origin)
     report = inspect_card(answer.untrusted_body, jwks=jwks, name=answer.url)
+    if report.agent.get("extended_card"):
+        document = Card.from_bytes(answer.untrusted_body).document
+        service += _ask_for_extended(document, fetch, parse_url(answer.url).origin)
     return replace(report, service=tuple(service))
 
 

@@ -19,7 +19,7 @@ import click
 
 from cardsign.card.values import MAX_TOKEN
 from cardsign.cli import frame
-from cardsign.cli.frame import STDIO, Answer, Group, moment, safe, say, show
+from cardsign.cli.frame import STDIO, Answer, Group, members, moment, safe, say, show
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE
 from cardsign.findings import SEVERITIES, cap_findings, counted, cut
@@ -72,14 +72,7 @@ _MAX_MEMBERS: Final = 1000
 @frame.network_option
 @click.option("--explain", is_flag=True, help="Show the source and line of each member.")
 def build(
-    sources: tuple[str, ...],
-    output: str,
-    members: tuple[str, ...],
-    ask_mcp: tuple[str, ...],
-    run_mcp: tuple[str, ...],
-    explain: bool,
-    insecure: bool,
-    **options: Any,
+    sources: tuple[str, ...], output: str, explain: bool, insecure: bool, **options: Any
 ) -> None:
     """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
 
@@ -95,16 +88,19 @@ def build(
     from cardsign.build.sources import ORLOJ
     from cardsign.cli.issuer import project_config
 
-    options["members"] = frame.read_pairs("--set", "MEMBER=VALUE", members, hint=SET_HINT)
+    named = frame.read_pairs("--set", "MEMBER=VALUE", options["members"], hint=SET_HINT)
+    options["members"] = named
     chosen = frame.take(BuildOptions, options)
     chosen = replace(chosen, settings=project_config().build)
     if chosen.agent and ORLOJ not in [recognise_source(source)[0] for source in sources]:
         message = f"--agent {chosen.agent} chooses among agents of Orloj, and no source is one"
         raise UsageFault("usage.invalid", message, hint="Leave out --agent.")
-    if ask_mcp or run_mcp:
+    if options["ask_mcp"] or options["run_mcp"]:
         from cardsign.build.live import ask_servers
 
-        chosen = replace(chosen, live=ask_servers(ask_mcp, run_mcp, frame.fetch_settings(insecure)))
+        settings = frame.fetch_settings(insecure)
+        live = ask_servers(options["ask_mcp"], options["run_mcp"], settings)
+        chosen = replace(chosen, live=live)
     built = build_card(sources, chosen)
     (_, first), *others = built.documents.items()
     if others and output == STDIO:
@@ -136,11 +132,7 @@ def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
         "a2a": list(built.documents),
         "reasons": [fact.to_json() for fact in cap_findings(built.reasons)],
         "members": [
-            {
-                "member": [cut(token, MAX_TOKEN) for token in target],
-                "file": place.file,
-                "line": place.line,
-            }
+            {"member": [cut(token, MAX_TOKEN) for token in target], **members(place, "file line")}
             for target, place in islice(built.facts.items(), _MAX_MEMBERS)
         ],
         "members_left_out": max(0, len(built.facts) - _MAX_MEMBERS),
@@ -299,8 +291,6 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
 
     if (new is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
-    if live and tools is not None:
-        raise UsageFault("usage.conflict", "--live is for NEW, not for --tools")
 
     read = partial(frame.read_input, insecure=insecure)
     names = (old, str(new or tools))
@@ -338,9 +328,6 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
 
     if is_url(card) and jwks is not None:
         raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
-    if page is not None and frame.asked_form() != "text":
-        form = frame.asked_form()
-        raise UsageFault("usage.conflict", f"--html and --format {form} are two formats")
     for source in filter(os.path.exists, filter(None, (card, jwks))):
         if page and os.path.exists(page) and os.path.samefile(page, source):
             raise UsageFault("usage.conflict", "--html would replace a file that is read")

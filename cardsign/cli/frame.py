@@ -152,7 +152,7 @@ def show(result: Result, *, err: bool = False) -> int:
         report: Any = result
         if form == "sarif":
             print_json(sarif_log(report.scan_results(), result.exit_status))
-        if form == "github":
+        else:
             for line in annotation_lines(report.scan_results()):
                 click.echo(line, file=sys.stdout)
     return result.exit_status
@@ -195,7 +195,7 @@ def is_json() -> bool:
     return asked_form() == "json"
 
 
-def print_json(value: Any, *, indent: int | None = 2) -> None:
+def print_json(value: Any) -> None:
     """Print one JSON value in ASCII, so that no character in it can mislead a terminal.
 
     No password of a URL and no key is repeated, but in what was signed, which is data.
@@ -203,7 +203,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     A surrogate, which stands for an octet of a file name that is not UTF-8, is no character and
     would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
     """
-    click.echo(json_text(value, indent=indent))
+    click.echo(json_text(value))
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
@@ -560,12 +560,10 @@ output_option: Final = partial(
 # ``--dry-run``, which only says what would be done; and the question before what is final.
 
 
-def begin_dry_run(context: click.Context, _: click.Parameter, is_given: bool) -> bool:
-    """Begin a dry run if the option was given, and return whether it was."""
-    if is_given and DRY_RUN not in context.meta:
+def _begin_dry_run(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if is_given:
         context.meta[DRY_RUN] = True
         context.call_on_close(lambda: say("nothing was changed"))
-    return is_given
 
 
 #: ``--dry-run``: change nothing.
@@ -573,7 +571,7 @@ dry_run_option: Final = click.option(
     "--dry-run",
     is_flag=True,
     expose_value=False,
-    callback=begin_dry_run,
+    callback=_begin_dry_run,
     help="Change nothing: say what would be done.",
 )
 

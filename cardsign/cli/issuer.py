@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.work import Gap, Progress, Work
 
 KEYSTORE_VARIABLE: Final = "CARDSIGN_KEYSTORE"
-DEFAULT_KEYSTORE: Final = "keys"
 RECOVERY_VARIABLE: Final = passphrase_variable("recovery")
 
 alg_option: Final = click.option(
@@ -106,7 +105,7 @@ class KeystoreOptions:
             return read_place(named)
         is_named = os.path.lexists(CONFIG_FILE)  # else no settings are loaded
         configured = project_config().keystore if is_named else None
-        return allowed_store(configured or Path(DEFAULT_KEYSTORE))
+        return allowed_store(configured or Path("keys"))
 
     def open(self) -> KeyStore:
         """Open the key store, wherever it is."""
@@ -300,10 +299,10 @@ def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | N
     """
     if not is_json():
         say_progress(progress, now)
-    texts = {name: list(getattr(progress, name)) for name in ("done", "planned", "notes")}
     gaps = [members(gap, "who what command until") for gap in progress.left]
     status = errors.EXIT_NOT_TRUSTED if gaps else errors.EXIT_OK
-    return show(Answer({**(view or {}), **texts, "left": gaps}, exit_status=status))
+    view = {**(view or {}), **members(progress, "done planned notes"), "left": gaps}
+    return show(Answer(view, exit_status=status))
 
 
 def say_progress(progress: Progress, now: datetime) -> None:

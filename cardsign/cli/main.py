@@ -92,10 +92,7 @@ def completion(shell: str) -> int:
     from click.shell_completion import get_completion_class
 
     completer: Any = get_completion_class(shell)
-    try:
-        code = completer(command_line, {}, "cardsign", "_CARDSIGN_COMPLETE").source()
-    except RuntimeError as error:
-        raise UsageFault("usage.invalid", f"{shell}: {error}") from error
+    code = completer(command_line, {}, "cardsign", "_CARDSIGN_COMPLETE").source()
     return show(Answer({"shell": shell, "code": code}, code.splitlines()))
 
 
@@ -107,22 +104,9 @@ def help_(words: tuple[str, ...]) -> int:
     CODE is the code of an error, a reason or a finding, such as a rule of lint. "codes" lists them.
     """
     if len(words) == 1 and ("." in words[0] or words[0] == "codes"):
-        lines = list(_code_lines(words[0]))
-    else:
-        lines = _help_of(words).splitlines()
-    return show(Answer({"help": "\n".join(lines)}, lines))
-
-
-def _help_of(words: Sequence[str]) -> str:
-    settings = command_line.context_settings
-    context = click.Context(command_line, info_name="cardsign", **settings)
-    for word in words:
-        group = context.command
-        if not isinstance(group, click.Group):
-            raise UsageFault("usage.invalid", f"'{context.command_path}' has no commands")
-        _, command, _ = group.resolve_command(context, [word])
-        context = click.Context(command or group, context, word)
-    return context.get_help()
+        lines = [*_code_lines(words[0])]
+        return show(Answer({"help": "\n".join(lines)}, lines))
+    return run_words([*words, "--help"])
 
 
 def _code_lines(code: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role
 from cardsign.keys.passphrases import read_passphrase
-from cardsign.keys.store import KeyStore, create_store, is_taken
+from cardsign.keys.store import KeyStore, create_store
 from cardsign.publish.generation import Generation, export_files, newest_generation
 from cardsign.publish.publication import Documents, note_publication
 
@@ -77,7 +77,7 @@ def init(
     recovery_out = None if recovery_out == Path(frame.STDIO) else recovery_out
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=recovery_out, **options)
     plan.check()
-    has_store, has_settings = is_taken(place), plan.has_settings
+    has_settings = plan.has_settings
     create = partial(create_store, user=issuer.local_user())
     passphrases = _ask_passphrases(keystore)
     keyset, recovery = init_issuer(plan, passphrases, now=moment(), create=create)
@@ -93,9 +93,7 @@ def init(
         *_custody_lines(plan, plan.list_shared(passphrases)),
         "tell your verifiers the digest of keyset 1.1 over a channel that they trust:",
         f"  {keyset.digest}",
-        f"the key store {place} keeps the card key"
-        if has_store
-        else f"wrote {CONFIG_FILE} and the key store {place} with the card key",
+        f"the settings are in {CONFIG_FILE}, and the card key is in the key store {place}:",
         f"  {kids['card']}",
         *_next_lines(plan, has_settings=has_settings),
     ]
@@ -130,14 +128,11 @@ def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
         keys = f"the {_name_keys(online)} in {plan.keystore}"
         yield f"one passphrase opens {keys}: whoever steals one has them all"
         yield "  a passphrase in CARDSIGN_RELEASE_PASSPHRASE keeps cron from signing cards"
-        if plan.root_keystore is None:
-            yield "  --root-keystore DIR keeps the root key offline"
     where = "above" if plan.recovery_out is None else f"in {plan.recovery_out}"
     yield f"the recovery key is {where}, encrypted; no copy is kept here"
     yield "  print it, or keep it apart from the other keys: you need it if they are stolen"
     if "recovery" in shared:
         yield "  it has the passphrase of the card key, as no other was given; keep it well apart"
-        yield f"  {issuer.RECOVERY_VARIABLE} gives it one that a thief of the keys lacks"
 
 
 def _next_lines(plan: IssuerPlan, *, has_settings: bool) -> Iterator[str]:
@@ -250,8 +245,7 @@ def publish(
     if is_project:
         return _publish_project(keystore, config, export, drop_others=drop_others)
     if card is None:
-        message = "name CARD: for the cards of cardsign.toml there are only --drop-others, "
-        raise UsageFault("usage.conflict", f"{message}--export and --dry-run")
+        raise UsageFault("usage.conflict", "name CARD: these options are about one card")
     if output is None and config.agents:
         hint = "Publish them all: cardsign publish. Or name another directory for CARD: -o DIR"
         message = "the cards of several agents are published together"

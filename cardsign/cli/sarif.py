@@ -11,7 +11,7 @@ from urllib.parse import quote
 from cardsign import __version__
 from cardsign.cli import frame
 from cardsign.cli.frame import safe
-from cardsign.findings import Finding, ScanResult, Severity, describe_code
+from cardsign.findings import Finding, ScanResult, describe_code
 from cardsign.urls import is_url
 
 _SCHEMA: Final = (
@@ -84,9 +84,6 @@ def _text(text: str) -> dict[str, str]:
     return {"text": shown.replace("{", "{{").replace("}", "}}")}
 
 
-_LEVELS: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
-
-
 def annotation_lines(subjects: Iterable[ScanResult]) -> Iterator[str]:
     """Yield workflow commands of GitHub; a card's words cannot end one or begin another."""
     for name, findings, _ in subjects:
@@ -96,7 +93,8 @@ def annotation_lines(subjects: Iterable[ScanResult]) -> Iterator[str]:
             place = f",line={line}" if line else ""
             place += f",col={column}" if line and column else ""
             words = f"{finding.path or 'the card'}: {finding.message}. {finding.hint}"
-            head = f"::{_LEVELS[finding.severity]} file={file}{place},title={finding.code}"
+            level = "notice" if finding.severity == "note" else finding.severity
+            head = f"::{level} file={file}{place},title={finding.code}"
             yield f"{head}::{_escape(words, 600)}"
 
 

@@ -82,7 +82,7 @@ def find_signers(
 
 @frame.command(
     advanced=(
-        *("--force", "--known-keys", "--drop-foreign", "--header", "--public", "--kid"),
+        *("--force", "--drop-foreign", "--header", "--public", "--kid"),
         *("--extended", "--seq", "--expires"),
     ),
     example="cardsign sign card.json -o signed.json",
@@ -98,9 +98,6 @@ def find_signers(
 )
 @click.option(
     "--force", is_flag=True, help="Sign even what is not a valid Agent Card, and say what is wrong."
-)
-@click.option(
-    "--known-keys", metavar="JWKS", help="Keys of other signers, whose bad signatures are dropped."
 )
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
@@ -185,14 +182,11 @@ def _sign_card(
     now = moment()
     header = frame.read_pairs("--header", "NAME=VALUE", options["header"])
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)
-    foreign = options["known_keys"]
-    known_keys = None if foreign is None else frame.read_jwks(foreign)
     document = frame.read_input(card)
     signers, own_kids = find_signers(keystore, now=now)
     how = SigningOptions(
         compat=options["compat"],
         force=options["force"],
-        known_keys=known_keys,
         own_kids=own_kids,
         drop_foreign=options["drop_foreign"],
         header=header,

@@ -175,11 +175,10 @@ def sign(
 def recover(
     output: str | None,
     recovery_file: Path,
-    digest: str | None,
-    new_recovery_out: Path | None,
     publication: Path | None,
     yes: bool,
     keystore: KeystoreOptions,
+    **options: Any,
 ) -> None:
     """Open the next epoch with the recovery key.
 
@@ -202,8 +201,7 @@ def recover(
         partial(issuer.unlock_recovery, recovery_file),
         # Each from where later commands look for it, or as it is typed.
         passphrase=lambda role: access.for_roles((role,)).secrets("new passphrase", f"{role} keys"),
-        digest=digest,
-        new_recovery_out=new_recovery_out,
+        **options,
     )
     now, previous = moment(), releases.needed_keyset(store)
     if now.timestamp() >= previous.exp:

@@ -235,15 +235,15 @@ def list_(trust_file: Path | None) -> None:
     if policy is None:
         show(Answer([], notes=["no policy, so no issuer is trusted"]))
         return
-    issuers = policy.issuers
     say(f"the policy is {policy.path}")
     rows = [
         (issuer.name, verifier.kind_of(issuer.anchor), issuer.freshness, ", ".join(origins(issuer)))
-        for issuer in issuers
+        for issuer in policy.issuers
     ]
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
-    show(Answer([issuer_json(issuer) for issuer in issuers], frame.table_lines(columns, rows)))
-    for name in sorted(set(read_lock(policy.lock)) - {issuer.name for issuer in issuers}):
+    views = [issuer_json(issuer) for issuer in policy.issuers]
+    show(Answer(views, frame.table_lines(columns, rows)))
+    for name in sorted(set(read_lock(policy.lock)) - {view["name"] for view in views}):
         say(f"{policy.lock} has an unused entry; to remove it: cardsign trust forget {name}")
 
 

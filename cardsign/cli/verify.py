@@ -289,19 +289,17 @@ def verify_peers(
     policy = verifier.needed_policy(trust_file)
     tasks = _cards_to_check(policy, names)
     by_policy = Verifier(policy, net=frame.fetch_settings(insecure))
-    checked: list[tuple[TrustedIssuer, Outcome]] = []
 
-    def check(task: tuple[TrustedIssuer, str]) -> Outcome:
+    def check(task: tuple[TrustedIssuer, str]) -> tuple[TrustedIssuer, Outcome]:
         issuer, url = task
-        return attempt(Batch(by_policy, Subject(issuer=issuer.name)), url, None)
+        return issuer, attempt(Batch(by_policy, Subject(issuer=issuer.name)), url, None)
 
-    def results() -> Iterator[View]:
-        with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
-            for (issuer, _), outcome in zip(tasks, pool.map(check, tasks), strict=True):
-                checked.append((issuer, outcome))
-                yield _printed(outcome, _peer_lines(issuer, outcome), as_json=is_json())
-
-    statuses = _show_each(results())
+    with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
+        checked = [*pool.map(check, tasks)]
+    statuses = _show_each(
+        _printed(outcome, _peer_lines(issuer, outcome), as_json=is_json())
+        for issuer, outcome in checked
+    )
     if update:
         for name in by_policy.raise_lock():
             say(f"{policy.lock} has newer statements of {name} now; commit it")
@@ -352,7 +350,6 @@ def _cards_to_check(policy: Policy, names: tuple[str, ...]) -> list[tuple[Truste
 
 # ``cardsign fetch`` and ``call``: the verified card of a live peer, and one call to that peer.
 
-SCHEMA: Final = "cardsign.call/1"
 MAX_TEXT: Final = 1024 * 1024  # characters of a message
 # An id goes into a path (HTTP+JSON), and into a command that a user may copy.
 _ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
@@ -461,7 +458,7 @@ def call(url: str, text: str | None, **options: Any) -> int:
     reply: Reply = asyncio.run(work)
     lines = reply.text.split("\n") if reply.text or message else []
     view = {
-        "schema": SCHEMA,
+        "schema": "cardsign.call/1",
         "input": public.url,
         "issuer": report.issuer,
         "endpoint": {"url": str(agent.endpoint.url), **members(agent.endpoint, "binding version")},
