@@ -183,8 +183,7 @@ def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
 def test_the_users_own_file_gives_leave(tmp_path: Path) -> None:
     """Exactly what it lists."""
     nothing, leave = SignerPolicy(format=1), frozenset({"exec:/bin/sign?arg=2"})
-    files = {"card": Path("/c")}
-    given = nothing.model_copy(update={"allow": leave, "passphrase_files": files})
+    given = nothing.model_copy(update={"allow": leave, "passphrase_files": {"card": Path("/c")}})
     assert read_policy(tmp_path, FILE) == given.model_copy(update={"insecure_loopback_http": True})
     assert read_policy(tmp_path, "format = 1") == nothing
     assert refusal(read_policy, tmp_path, FILE, 0o644) == "file.permissions"
