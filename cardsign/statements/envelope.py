@@ -87,9 +87,7 @@ def read_envelope(untrusted_bytes: bytes, typ: Typ, *, is_draft: bool = False) -
     exact_object(document, ("payload", "signatures"), "", code="statement.shape")
     entries, least = document["signatures"], 0 if is_draft else 1
     if not isinstance(entries, list) or not least <= len(entries) <= MAX_SIGNATURES:
-        raise StatementRefused(
-            "statement.shape", f"expected a list of 1 to {MAX_SIGNATURES}", path="/signatures"
-        )
+        raise refused("/signatures", f"a list of 1 to {MAX_SIGNATURES}", "statement.shape")
     return Envelope(
         typ,
         _decoded(document["payload"], "/payload"),
@@ -105,9 +103,7 @@ def parse_payload(payload: bytes) -> dict[str, Json]:
     """
     members = _object(payload, MAX_STATEMENT_BYTES, "statement.shape", "/payload")
     if jcs(members) != payload:
-        raise StatementRefused(
-            "statement.not_canonical", "the payload is not in RFC 8785 form", path="/payload"
-        )
+        raise refused("/payload", "a payload in RFC 8785 form", "statement.not_canonical")
     return members
 
 
@@ -189,11 +185,11 @@ def check_past(iat: int, now: datetime, skew: timedelta, *, name: str = "it") ->
 def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dict[str, Json]:
     # Without the place of a fault: two megabytes of them must not cost a scan of each.
     if len(untrusted_bytes) > max_bytes:
-        raise StatementRefused(code, f"expected at most {max_bytes} bytes", path=path)
+        raise refused(path, f"at most {max_bytes} bytes", code)
     members = object_or_none(untrusted_bytes, max_depth=MAX_STATEMENT_DEPTH)
     if members is None:
-        expected = f"expected one strict JSON object of at most {MAX_STATEMENT_DEPTH} levels"
-        raise StatementRefused(code, expected, path=path)
+        expected = f"one strict JSON object of at most {MAX_STATEMENT_DEPTH} levels"
+        raise refused(path, expected, code)
     return members
 
 
@@ -202,18 +198,15 @@ def exact_object(
 ) -> Mapping[str, Json]:
     """Return an object that has exactly these members."""
     if not isinstance(value, dict) or set(value) != set(names):
-        raise StatementRefused(code, f"expected an object of exactly {', '.join(names)}", path=path)
+        raise refused(path, f"an object of exactly {', '.join(names)}", code)
     return value
 
 
 def _decoded(value: Json, path: str) -> bytes:
-    if not isinstance(value, str):
-        raise StatementRefused("statement.shape", "expected base64url", path=path)
-    try:
-        return decode_base64url(value)
-    except ValueError as exc:
-        message = "not canonical unpadded base64url"
-        raise StatementRefused("statement.shape", message, path=path) from exc
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return decode_base64url(value)
+    raise refused(path, "canonical unpadded base64url", "statement.shape")
 
 
 def _signature(entry: Json, typ: Typ, path: str) -> Entry:
@@ -223,14 +216,12 @@ def _signature(entry: Json, typ: Typ, path: str) -> Entry:
     header = _object(text, _MAX_HEADER_BYTES, "statement.header", at_header)
     exact_object(header, ("alg", "kid", "typ"), at_header, code="statement.header")
     if header["typ"] != typ:
-        raise StatementRefused("statement.typ", f"expected the typ {typ}", path=at_header)
+        raise refused(at_header, f"the typ {typ}", "statement.typ")
     alg, kid = named(header["alg"], STATEMENT_ALGORITHMS), header["kid"]
     if alg is None:
-        raise StatementRefused(
-            "statement.header", f"expected {' or '.join(STATEMENT_ALGORITHMS)}", path=at_header
-        )
+        raise refused(at_header, " or ".join(STATEMENT_ALGORITHMS), "statement.header")
     if not isinstance(kid, str) or not KID_FORM.fullmatch(kid):
-        raise StatementRefused("statement.header", "expected a kid in ASCII", path=at_header)
+        raise refused(at_header, "a kid in ASCII", "statement.header")
     value = _decoded(members["signature"], f"{path}/signature")
     return Entry(str(members["protected"]), value, alg, kid, typ, "full", header)
 
@@ -250,9 +241,9 @@ DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 
 
-def refused(path: str, expected: str) -> StatementRefused:
-    """Return the refusal of a member."""
-    return StatementRefused("statement.members", f"expected {expected}", path=path)
+def refused(path: str, expected: str, code: str = "statement.members") -> StatementRefused:
+    """Return the refusal of what stands at a path, by what should stand there."""
+    return StatementRefused(code, f"expected {expected}", path=path)
 
 
 def items(value: Json, path: str) -> list[tuple[Json, str]]:
@@ -319,7 +310,7 @@ def document(members: Json, form: str, names: tuple[str, ...]) -> Mapping[str, J
             ``statement.members``.
     """
     if not isinstance(members, dict) or members.get("format") != form:
-        raise StatementRefused("statement.format", f"expected {form}", path="/format")
+        raise refused("/format", form, "statement.format")
     return exact_object(members, names, "")
 
 
@@ -329,8 +320,8 @@ def span(
     """Two times of which the second is later, by at most so many seconds (K9)."""
     start, end = (integer(members[name], f"{path}/{name}", most=MAX_TIME) for name in names)
     if not 0 < end - start <= most:
-        message = f"expected {names[1]} after {names[0]}, by at most {most // DAY} days"
-        raise StatementRefused("statement.time_span", message, path=f"{path}/{names[1]}")
+        expected = f"{names[1]} after {names[0]}, by at most {most // DAY} days"
+        raise refused(f"{path}/{names[1]}", expected, "statement.time_span")
     return start, end
 
 
@@ -353,7 +344,7 @@ def public_key(
     What signs statements is for ES256 or RS256.
     """
     if not isinstance(value, dict):
-        raise StatementRefused("statement.bad_key", "expected a public JWK", path=path)
+        raise refused(path, "a public JWK", "statement.bad_key")
     try:
         key = PublicKey.from_jwk(value, algorithms=algorithms)
     except KeyRefused as exc:
@@ -361,7 +352,5 @@ def public_key(
             "statement.bad_key", f"{exc.message} ({exc.code})", path=path + exc.path
         ) from exc
     if key.jwk() != value:
-        raise StatementRefused(
-            "statement.bad_key", f"expected exactly the members {', '.join(key.jwk())}", path=path
-        )
+        raise refused(path, f"exactly the members {', '.join(key.jwk())}", "statement.bad_key")
     return key

@@ -391,16 +391,10 @@ def check_successor(current: KeysetStatement, following: KeysetStatement) -> Non
             ``statement.rollback``: not newer; ``statement.gap``: a version was left out, or the
             epoch is another; ``statement.prev``; ``statement.unrevoked``; ``statement.unsigned``.
     """
-    _check_newer(current, following)
-    if following.number != (current.epoch, current.version + 1):  # only recovery opens an epoch
-        message = f"keyset {following.label}, expected {current.epoch}.{current.version + 1}"
-        raise StatementRefused("statement.gap", message, path="/version")
+    _check_number(current, following, (current.epoch, current.version + 1))
     if following.prev != current.digest:
-        raise StatementRefused(
-            "statement.prev",
-            f"expected {current.digest}, the digest of the one before",
-            path="/prev",
-        )
+        before = f"{current.digest}, the digest of the one before"
+        raise read.refused("/prev", before, "statement.prev")
     if following.iat < current.iat:
         raise StatementRefused(
             "statement.rollback", f"issued before {current.iat}, as was the one before", path="/iat"
@@ -430,36 +424,28 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> None
             ``statement.gap``: not version 1 of the epoch after; ``statement.recovery``: no
             key can open an epoch; ``statement.unsigned``.
     """
-    _check_newer(current, following)
+    _check_number(current, following, (current.epoch + 1, 1))
     if current.recovery is None:
         raise StatementRefused("statement.recovery", "the statement held names no recovery keys")
-    if following.number != (current.epoch + 1, 1):
-        raise StatementRefused(
-            "statement.gap",
-            f"version {following.version} of epoch {following.epoch}, "
-            f"expected 1 of {current.epoch + 1}",
-            path="/epoch",
-        )
     _check_signatures(following, current)
 
 
-def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
-    """Of the same issuer, and of a higher number."""
+def _check_number(
+    current: KeysetStatement, following: KeysetStatement, number: tuple[int, int]
+) -> None:
+    """Check that a statement is of the same issuer, newer, and the one of that number."""
     if following.issuer != current.issuer:
-        raise StatementRefused("statement.issuer", f"expected {current.issuer!r}", path="/issuer")
-    newest, offered = current.number, following.number
-    if offered == newest and following.digest != current.digest:
-        raise StatementRefused(
-            "statement.fork",
-            f"there are two keysets {newest[0]}.{newest[1]}: {current.digest}, which was already "
-            f"seen, and {following.digest}",
-        )
-    if offered <= newest:
-        seen = f"is older than keyset {newest[0]}.{newest[1]}, which was already seen"
-        problem = "is not a newer one: it was already seen" if offered == newest else seen
-        raise StatementRefused(
-            "statement.rollback", f"keyset {offered[0]}.{offered[1]} {problem}", path="/version"
-        )
+        raise read.refused("/issuer", repr(current.issuer), "statement.issuer")
+    seen = f"keyset {current.label}, which was already seen"
+    if following.number == current.number and following.digest != current.digest:
+        both = f"{following.digest} is another {seen} as {current.digest}"
+        raise StatementRefused("statement.fork", both, path="/version")
+    if following.number <= current.number:
+        message = f"keyset {following.label} is no newer than {seen}"
+        raise StatementRefused("statement.rollback", message, path="/version")
+    if following.number != number:
+        message = f"keyset {following.label}, expected {number[0]}.{number[1]}"
+        raise StatementRefused("statement.gap", message, path="/version")
 
 
 _RECOVERY_BEFORE: Final = "the recovery keys before"

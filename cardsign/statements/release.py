@@ -166,7 +166,7 @@ def check_release(
             is no key of the keyset's `keys`; ``statement.unsigned``; as :func:`check_order`.
     """
     if release.issuer != keyset.issuer:
-        raise StatementRefused("statement.issuer", f"expected {keyset.issuer!r}", path="/issuer")
+        raise read.refused("/issuer", repr(keyset.issuer), "statement.issuer")
     if release.keyset != keyset.id:
         raise StatementRefused("statement.keyset", f"the newest is {keyset.id}", path="/keyset")
     revocable = {key.public.thumbprint for key in keyset.keys}
@@ -181,8 +181,7 @@ def check_release(
         raise StatementRefused("statement.revoked", "its signer has been revoked")
     if previous is not None:
         if release.issuer != previous.issuer:
-            expected = f"expected {previous.issuer!r}"
-            raise StatementRefused("statement.issuer", expected, path="/issuer")
+            raise read.refused("/issuer", repr(previous.issuer), "statement.issuer")
         check_order(release, previous.order, previous.digest, previous.revoked, previous.floor)
     return signers
 
@@ -219,11 +218,8 @@ def _check_signer(
         ),
     )
     if not signers:
-        raise StatementRefused(
-            "statement.unsigned",
-            "signed by no key that now has the role release in the keyset",
-            path="/signatures",
-        )
+        expected = "a signature by a key that now has the role release in the keyset"
+        raise read.refused("/signatures", expected, "statement.unsigned")
     if signers <= release.revoked:  # a thief of the key may sign its revocation
         raise StatementRefused("statement.revoked", "it revokes its own signer", path="/revoked")
     return signers
