@@ -42,6 +42,13 @@ RULES: Final = tuple(
     for code in list_codes()
     if code.partition(".")[0] == group or (group == "members" and code in _REFUSALS)
 )
+#: What finds breaches of the rules of a group; that of `portable` says what can be fixed, too.
+CHECKS: Final[dict[str, tuple[rules.CardCheck, ...]]] = {
+    "members": (meaning.required_and_types, meaning.members),
+    "meaning": meaning.CHECKS,
+    "contract": contract.CHECKS,
+    "secrets": (secrets.secrets,),
+}
 _SYNTAX: Final = ("json", "contract.schema")
 _REQUIRED: Final = ("contract.required", "contract.strict", "contract.skill", "contract.no-card")
 #: What ``--layer`` chooses: groups and rules, by the four layers of the contract standard.
@@ -183,14 +190,16 @@ def lint_document(
         document: As :func:`cardsign.card.strictjson.parse_object` reads it.
         settings: As for :func:`lint_card`.
     """
-    subject, is_all = rules.LintedCard(document, settings), settings.groups is None
-    checks: list[rules.CardCheck] = [*meaning.CHECKS, secrets.secrets]
-    if not is_all or is_contract(document):
-        checks += contract.CHECKS
+    subject, chosen = rules.LintedCard(document, settings), settings.groups
+    groups = {*GROUPS} if chosen is None else {rules.group_of(name) for name in chosen}
+    if chosen is None and not is_contract(document):
+        groups.remove("contract")
+    checks = [check for group in groups for check in CHECKS.get(group, ())]
     findings = [finding_at(*breach) for check in checks for breach in check(subject)]
-    findings += portability.find_unportable(subject)
+    if "portable" in groups:
+        findings += portability.find_unportable(subject)
     findings = [finding for finding in findings if _is_chosen(finding.code, settings)]
-    if is_all:
+    if chosen is None:
         findings = [*_drop_echoes(findings, subject)]
     findings.sort(key=lambda finding: RULES.index(finding.code))
     return tuple(dict.fromkeys(findings))

@@ -334,7 +334,6 @@ def signatures(subject: LintedCard) -> Iterator[Breach]:
 
 
 CHECKS: Final = (
-    *(required_and_types, members),
     *(interfaces, protocol_version, media_type, skill_id, version, extended_card, extensions),
     *(hidden_character, legacy_path, schemes, requirements, no_requirement, signatures),
 )
