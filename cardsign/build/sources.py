@@ -102,10 +102,6 @@ def _rename_members(document: SourceValue, draft: Draft) -> dict[str, Json]:
         draft.note("build.changed", text, document.get("extensions"))
         capabilities = members_of(members.get("capabilities"))
         members["capabilities"] = {**capabilities, "extensions": extensions}
-    words = members.get("capabilities")
-    is_list = isinstance(words, list) and all(isinstance(skill, dict) for skill in words)
-    if is_list and not isinstance(members.get("skills"), list):
-        members["skills"] = members.pop("capabilities")
     if isinstance(skills := members.get("skills"), list):
         members["skills"] = skills = [_rename_skill(skill) for skill in skills]
     if "metadata" in members:
