@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from cardsign.card.document import interfaces_of, unsigned
 from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
-from cardsign.card.values import Json, members_of, value_at
+from cardsign.card.values import Json, elements_of, members_of, value_at
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.findings import counted
+from cardsign.findings import cut
 from cardsign.jose.jws import Signer
 from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import stamp
@@ -43,11 +43,10 @@ def read_via(document: Mapping[str, Json]) -> tuple[str, ...]:
     upstream = kept_of(document).get(UPSTREAM)
     if upstream is None:
         return ()
-    via: Any = upstream.get("via") if isinstance(upstream, dict) else None
-    urls = via if isinstance(via, list) and all(isinstance(url, str) for url in via) else []
+    urls = tuple(map(str, elements_of(members_of(upstream).get("via"))))
     with suppress(CardRefused):
-        if urls and len({_gateway(url) for url in urls}) == len(urls):
-            return tuple(urls)
+        if urls and len(set(map(_gateway, urls))) == len(urls):
+            return urls
     expected = "expected `upstream` of our extension as a gateway writes it"
     raise CardRefused("gateway.upstream", expected, path="/capabilities/extensions")
 
@@ -91,10 +90,8 @@ def resign_card(
     """
     document = unsigned(trusted_card(upstream).document)
     via = (*read_via(document), url.replace(PATH, ""))
-    if _gateway(via[-1]) in map(_gateway, via[:-1]):
-        raise CardRefused("gateway.loop", f"the card came through {via[-1]} already")
-    if len(via) > MAX_GATEWAYS:
-        gateways = counted(len(via) - 1, "gateway")
+    if _gateway(via[-1]) in map(_gateway, via[:-1]) or len(via) > MAX_GATEWAYS:
+        gateways = cut(", ".join(via[:-1]))
         raise CardRefused("gateway.loop", f"the card came through {gateways} already")
     moved = _at_gateway(document, url)
     for owner in (moved, members_of(moved.get("capabilities"))):
