@@ -111,7 +111,7 @@ def test_a_card_does_not_come_twice_through_one_gateway() -> None:
             with pytest.raises(CardRefused, match=r"gateway\.loop"):
                 copy(upstream, url)
     assert len(read_via(upstream.card or {})) == MAX_GATEWAYS
-    with pytest.raises(CardRefused, match="came through .*gw3"):
+    with pytest.raises(CardRefused, match=r"came through .*gw3"):
         copy(upstream, "https://last.example/")
 
 
