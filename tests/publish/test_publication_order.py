@@ -131,7 +131,7 @@ class Issuer:
 
     def _show(self, generation: Any) -> None:
         self.state = record(self.state, publication_of(generation))
-        self.live.append((self.t, public_documents(generation, ServerSettings())))
+        self.live.append((self.t, public_documents(generation, {}, ServerSettings())))
 
 
 class Verifier(KeysetPeer):
