@@ -46,6 +46,7 @@ from cardsign.publish.generation import (
     Publisher,
     is_card,
     last_number,
+    load_current,
     newest_generation,
 )
 from cardsign.statements.envelope import StatementRefused, check_past
@@ -421,12 +422,10 @@ def publish_statements(
         UsageFault: ``publish.other_publisher``.
         FileFault, ServeFault: As :func:`publish_generation`.
     """
-    if not directory.exists():
+    if newest_generation(directory) is None:
         return None
     with _locked(directory, writes=writes):
-        newest = newest_generation(directory)
-        if newest is None:
-            return None
+        newest = load_current(directory)
         published = statements_in(newest) if issued is not None else None
         if published is None:
             check_publisher(newest, publisher, directory)
