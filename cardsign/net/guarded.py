@@ -23,7 +23,7 @@ import httpx
 
 from cardsign.errors import FetchFailed
 from cardsign.net.connection import in_thread
-from cardsign.net.fetch import Exchange, FetchSettings, OtherStatus, status_hint
+from cardsign.net.fetch import Exchange, FetchSettings, OtherStatus
 from cardsign.urls import Origin
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             exchange.send(request.method, sent, request.stream, timeouts)
             status = exchange.status
             if 300 <= status < 400:
-                message = f"{exchange.url} answered {status}, which is no answer"
-                raise FetchFailed("fetch.status", message, hint=status_hint(status))
+                raise OtherStatus(str(exchange.url), status)
             unless_answered.pop_all()
         shown = [field for field in exchange.headers if field[0] not in _WITHOUT_EFFECT]
         headers = httpx.Headers(shown, encoding="latin-1")

@@ -58,6 +58,7 @@ from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
+from cardsign.verify.verdict import beside_its_public_card
 from cardsign.verify.verifier import Verifier
 
 # What may be published.
@@ -286,14 +287,12 @@ class CheckedIssued:
         verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
         releases = () if self.release_bytes is None else (self.release_bytes,)
         evidence = SuppliedStatements((self.keysets[self.newest],), releases)
-        subject, public = Subject(issuer="issuer"), cards[CARD_FILE]
+        public = verifier.judge(cards[CARD_FILE], Subject(issuer="issuer"), evidence)
         for file, data in cards.items():
-            if (audience := _audience_of(file)) is None:
-                report = verifier.judge(data, subject, evidence)
-            else:
-                _, report = verifier.judge_extended(
-                    public, data, subject, evidence, audience=audience
-                )
+            subject = Subject(issuer="issuer", audience=_audience_of(file))
+            report = verifier.judge(data, subject, evidence)
+            if subject.audience is not None:
+                report = beside_its_public_card(report, public)
             _require_trusted(report, file, by_statements=True)
 
 

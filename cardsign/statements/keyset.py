@@ -393,8 +393,8 @@ def check_successor(current: KeysetStatement, following: KeysetStatement) -> Non
     """
     _check_number(current, following, (current.epoch, current.version + 1))
     if following.prev != current.digest:
-        before = f"{current.digest}, the digest of the one before"
-        raise read.refused("/prev", before, "statement.prev")
+        expected = f"{current.digest}, the digest of the one before"
+        raise read.refused("/prev", expected, "statement.prev")
     if following.iat < current.iat:
         raise StatementRefused(
             "statement.rollback", f"issued before {current.iat}, as was the one before", path="/iat"

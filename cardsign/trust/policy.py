@@ -349,8 +349,10 @@ class Policy:
 
     def pinned_for(self, kid: str) -> str | None:
         """Return the name of the first issuer for which a key of that kid is pinned."""
-        owner = self._owner_by_kid.get(kid)
-        return None if owner is None else owner.name
+        for issuer in self.issuers:
+            if isinstance(issuer.anchor, KeysAnchor) and issuer.anchor.keys.find(kid) is not None:
+                return issuer.name
+        return None
 
     def _owner_of(self, url: Url) -> TrustedIssuer | None:
         """Return the owner of the longest prefix that holds the URL."""
@@ -365,14 +367,6 @@ class Policy:
     @cached_property
     def _by_name(self) -> dict[str, TrustedIssuer]:
         return {issuer.name: issuer for issuer in reversed(self.issuers)}
-
-    @cached_property
-    def _owner_by_kid(self) -> dict[str, TrustedIssuer]:
-        owners: dict[str, TrustedIssuer] = {}
-        for issuer in self.issuers:
-            for key in issuer.anchor.keys.keys if isinstance(issuer.anchor, KeysAnchor) else ():
-                owners.setdefault(key.kid, issuer)
-        return owners
 
     @cached_property
     def _owner_by_place(self) -> dict[Place, TrustedIssuer]:

@@ -23,7 +23,7 @@ from cardsign.trust.walk import NO_STATEMENTS, Statements, SuppliedStatements, r
 from cardsign.urls import card_url, parse_url
 from cardsign.verify.report import Report, VerifiedCard, logged, trusted_card
 from cardsign.verify.signature import Inquiry
-from cardsign.verify.verdict import beside_its_public_card, judge_card
+from cardsign.verify.verdict import judge_card
 
 if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
     from cardsign.net.discovery import Discovery
@@ -269,21 +269,6 @@ class Verifier:
             # Without the card, which is the caller's to change.
             session.verdicts[subject] = (matter, replace(report, card=None))
         return logged(report)
-
-    def judge_extended(
-        self,
-        public: bytes,
-        extended: bytes,
-        subject: Subject,
-        statements: SuppliedStatements = NO_STATEMENTS,
-        *,
-        audience: str,
-        at: datetime | None = None,
-    ) -> tuple[Report, Report]:
-        """Return the verdicts on a public card and on the extended card beside it."""
-        first = self.judge(public, subject, statements, at=at)
-        second = self.judge(extended, replace(subject, audience=audience), statements, at=at)
-        return first, beside_its_public_card(second, first)
 
     def session(self, issuer: TrustedIssuer) -> Session:
         """Return the session of an issuer of the policy."""

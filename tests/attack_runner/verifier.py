@@ -26,6 +26,7 @@ from cardsign.trust.policy import KeysetAnchor, Policy, Subject
 from cardsign.trust.policyfile import read_policy
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
+from cardsign.verify.verdict import beside_its_public_card
 from cardsign.verify.verifier import Verifier
 from tests.attack_runner.corpus import Case
 from tests.attack_runner.outcome import Outcome, Traffic
@@ -102,11 +103,10 @@ def _examine(case: Case, step: Mapping[str, Any], verifier: Verifier) -> Report:
     subject, card = Subject(**step["subject"]), case.input(step["card"])
     statements, at = _evidence(case, step), now if step.get("historic") else None
     if "public" in step:
-        public, audience = case.input(step["public"]), step["subject"]["audience"]
-        reports = verifier.judge_extended(
-            public, card, replace(subject, audience=None), statements, audience=audience, at=at
-        )
-        return reports[1]
+        asked = replace(subject, audience=None)
+        public = verifier.judge(case.input(step["public"]), asked, statements, at=at)
+        report = verifier.judge(card, subject, statements, at=at)
+        return beside_its_public_card(report, public)
     return verifier.judge(card, subject, statements, at=at)
 
 

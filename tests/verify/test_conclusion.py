@@ -5,6 +5,7 @@ The rules that refuse are in tests/attacks; here is what no case of a corpus can
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import KeysAnchor, Subject
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
+from cardsign.verify.verdict import beside_its_public_card
 from tests.statements.making import DAY, T0, URL, Members, entry, key, later
 from tests.support import PORTABLE, codes
 from tests.trust.establishing import ORIGIN, listed
@@ -163,7 +165,9 @@ def beside(
     supplied = SuppliedStatements((tides.one,), (current(tides.one, **changes),))
     verifier = tides.memory.verifier(tides.policy)
     asked = subject or Subject(url=URL)
-    return verifier.judge_extended(public, extended, asked, supplied, audience="moor")
+    first = verifier.judge(public, asked, supplied)
+    second = verifier.judge(extended, replace(asked, audience="moor"), supplied)
+    return first, beside_its_public_card(second, first)
 
 
 @pytest.mark.parametrize("subject", [Subject(url=URL), Subject(origin=ORIGIN), TIDES], ids=str)
