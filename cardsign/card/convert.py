@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from cardsign.card import security
+from cardsign.card import extensions, security
 from cardsign.card.document import DEFAULT_TRANSPORT, current_interfaces
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, checked_object, kept_of, with_kept
 from cardsign.card.schema import (
@@ -32,12 +32,11 @@ from cardsign.findings import Finding, Place
 
 #: The `protocolVersion` that a card of each form says, where its interfaces say nothing better.
 PROTOCOL_VERSIONS: Final[Mapping[A2aVersion, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
-_FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 #: Members of a card that are converted by name.
 _READ: Final = frozenset(
     {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security", "skills"}
-    | {"authentication", "capabilities", "signatures", "securitySchemes", *_FLAGS}
-    | {"supportedInterfaces", "securityRequirements"}
+    | {"authentication", "capabilities", "signatures", "securitySchemes"}
+    | {"supportedInterfaces", "securityRequirements", *extensions.EXTENDED_FLAGS}
 )
 #: Notes a change, in words, and the place where it was.
 _Change: TypeAlias = Callable[[str, str], None]
@@ -153,7 +152,7 @@ def _capabilities(
     members = checked_object(declared, "capabilities")
     history = ("stateTransitionHistory",)
     capabilities = _choose(members, CAPABILITIES_1_0, history, kept, "/capabilities", change)
-    for flag in _FLAGS:
+    for flag in extensions.EXTENDED_FLAGS:
         if isinstance(value := document.get(flag), bool):
             capabilities.setdefault("extendedAgentCard", value)
     return capabilities

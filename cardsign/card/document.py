@@ -268,7 +268,7 @@ def interfaces_of(
     for member, value in root.items():
         if member not in BINDING_MEMBERS or value is None:
             continue
-        name = _spelled(document, member)
+        name = spelled_name(document, member)
         if member == "url":
             binding, version = root.get("preferredTransport"), root.get("protocolVersion")
             transport = DEFAULT_TRANSPORT if binding is None else binding
@@ -283,7 +283,7 @@ def interfaces_of(
                     binding = entry.get("protocolBinding") or entry.get("transport")
                 speaks = entry if member == "supportedInterfaces" else root
                 yield Interface(
-                    (name, str(index), _spelled(members_of(element), "url")),
+                    (name, str(index), spelled_name(members_of(element), "url")),
                     member,
                     entry.get("url"),
                     binding,
@@ -319,9 +319,9 @@ def _by_name(value: Mapping[str, Json], any_spelling: bool) -> Mapping[str, Json
     return {_FOLDED.get(fold(name), name): child for name, child in value.items()}
 
 
-def _spelled(value: Mapping[str, Json], member: str) -> str:
+def spelled_name(value: Mapping[str, Json], member: str) -> str:
     """Return the name of a member of the schema as it is spelled there."""
-    if member in value:
+    if member in value or _NAMES.issuperset(value):
         return member
     return next((name for name in value if _FOLDED.get(fold(name)) == member), member)
 

@@ -47,6 +47,9 @@ EXTENDED_URI: Final = f"urn:uuid:{_UUID}"
 AUDIENCE: Final = re.compile(r"[a-z0-9-]{1,64}")
 MAX_SEQ: Final = MAX_INTEGER
 
+#: What announces an extended card in A2A 0.3, and in cards of no version.
+EXTENDED_FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
+
 _DESCRIPTION: Final = (
     "Marks an extended card: for one audience of authenticated callers, not public"
 )
@@ -99,8 +102,7 @@ def declares_extended_card(document: Mapping[str, Json]) -> bool:
     """
     if members_of(document.get("capabilities")).get("extendedAgentCard") is True:
         return True
-    flags = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
-    return any(document.get(name) is True for name in flags)
+    return any(document.get(name) is True for name in EXTENDED_FLAGS)
 
 
 def find_marker(
@@ -158,10 +160,7 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
             `capabilities` or `extensions` cannot hold it; and what :class:`Card` refuses.
     """
     find_marker(document)
-    capabilities = document.get("capabilities")
-    if not isinstance(capabilities, dict | None):
-        raise CardRefused("card.type", "expected an object", path="/capabilities")
-    capabilities = capabilities or {}
+    capabilities = checked_object(document.get("capabilities"), "capabilities")
     if not isinstance(capabilities.get("extensions"), list | None):
         raise CardRefused("card.type", "expected a list", path=_EXTENSIONS)
     ours: Json = {

@@ -322,13 +322,10 @@ class LeftOpen:
         fails: Something of it has no excuse.
     """
 
-    pointers: tuple[str, ...] = ()
-    count: int = 0
-    first: tuple[Uncovered, ...] = ()
-    fails: bool = False
-
-
-_NOTHING_OPEN: Final = LeftOpen()
+    pointers: tuple[str, ...]
+    count: int
+    first: tuple[Uncovered, ...]
+    fails: bool
 
 
 def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
@@ -339,12 +336,8 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
         accept_lossy: The subject's policy accepts the payload's lossy profile, so what its rule
             drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
     """
-    if payload.rewritten is None:  # nothing was changed
-        return _NOTHING_OPEN
     harmless = ("SCHEMA_DEFAULT", "SAME_AS_1_0")
     parts = [part for part in payload.uncovered if part.excuse not in harmless]
-    if not parts:
-        return _NOTHING_OPEN
     failing = [part for part in parts if part.excuse is None or not accept_lossy]
     accepted = [part for part in parts if part.excuse is not None and accept_lossy]
     first = (*failing[:MAX_LISTED], *accepted)[:MAX_LISTED]

@@ -300,20 +300,17 @@ def _upgrade_interfaces(members: dict[str, Node], others_speak: Node | None = No
     if "supportedInterfaces" in members or url is None or not url.value:
         return
     extra = [] if additional is None or not additional.value else list_of(additional)
-    interfaces = [_interface(url, transport, version)]
+    own = Node({"url": url, "transport": transport})
+    interfaces = [_upgrade_interface(own, version)]
     interfaces += (_upgrade_interface(other, others_speak or version) for other in extra)
     members["supportedInterfaces"] = Node(interfaces, additional.origin if additional else None)
 
 
 def _upgrade_interface(interface: Node, version: Node) -> Node:
     entries = object_of(interface)
-    url, transport = entries.get("url", _ABSENT), entries.get("transport", _ABSENT)
-    return _interface(url, transport, version, interface.origin)
-
-
-def _interface(url: Node, binding: Node, version: Node, origin: Node | None = None) -> Node:
+    url, binding = entries.get("url", _ABSENT), entries.get("transport", _ABSENT)
     members = {"url": url, "protocolBinding": binding, "protocolVersion": version}
-    return Node(members, origin)
+    return Node(members, interface.origin)
 
 
 def _upgrade_security(members: dict[str, Node]) -> None:

@@ -17,7 +17,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from cardsign.card.schema import ANY_CARD, fold, respelled, type_problems
+from cardsign.card.document import spelled_name
+from cardsign.card.schema import ANY_CARD, respelled, type_problems
 from cardsign.card.values import MAX_TOKEN, Json, finding_at, kind_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, cut
@@ -38,11 +39,12 @@ WRAPPERS: Final[Mapping[SchemeName, str]] = {
 _TYPES: Final[Mapping[str, SchemeName]] = {name: name for name in WRAPPERS}
 #: Of an API key, the member of 1.0 and that of 0.3; all others have one name in both.
 LOCATION: Final = ("location", "in")
+#: The members of a card or skill that list requirements, in 1.0 and in 0.3.
+_REQUIREMENT_LISTS: Final = ("securityRequirements", "security")
 _REQUIREMENT: Final = ANY_CARD.messages["securityRequirements"]
 _SCHEME: Final = ANY_CARD.messages["securitySchemes"]
-#: Names that are no other spelling of a security member.
-_PLAIN_NAMES: Final = ANY_CARD.fields.keys() | ANY_CARD.messages["skills"].fields.keys()
-_OTHER_NAMES: Final = _PLAIN_NAMES - {"security", "securityRequirements", "securitySchemes"}
+#: Names of a skill's members that say nothing of security.
+_OTHER_NAMES: Final = ANY_CARD.messages["skills"].fields.keys() - {*_REQUIREMENT_LISTS}
 _HTTP: Final[dict[str, Carrier]] = {"bearer": "bearer", "basic": "basic"}
 
 
@@ -122,11 +124,8 @@ def schemes_of(document: Mapping[str, Json], *, flat_first: bool = False) -> dic
         document: The card. Nothing about it is checked.
         flat_first: Of a scheme in the forms of both A2A versions, read that of 0.3.
     """
-    schemes = {}
-    for _, value in _security_members(document, "securitySchemes"):
-        for name, declared in members_of(value).items():
-            schemes[name] = _read_scheme(name, declared, flat_first)
-    return schemes
+    declared = members_of(document.get(spelled_name(document, "securitySchemes")))
+    return {name: _read_scheme(name, scheme, flat_first) for name, scheme in declared.items()}
 
 
 def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
@@ -173,15 +172,15 @@ def requirements_of(
         declared: The schemes of the card.
         tokens: Where the owner stands in the card.
     """
-    for member in ("securityRequirements", "security"):
-        for spelled, listed in _security_members(owner, member):
-            place = (*tokens, spelled)
-            if isinstance(listed, list):
-                for index, element in enumerate(listed):
-                    yield _read_requirement(element, member, declared, (*place, str(index)))
-            elif listed is not None:
-                problem = f"expected a list of requirements, and found {kind_of(listed)}"
-                yield Requirement(place, listed, problem=problem)
+    for member in _REQUIREMENT_LISTS:
+        spelled = spelled_name(owner, member)
+        listed, place = owner.get(spelled), (*tokens, spelled)
+        if isinstance(listed, list):
+            for index, element in enumerate(listed):
+                yield _read_requirement(element, member, declared, (*place, str(index)))
+        elif listed is not None:
+            problem = f"expected a list of requirements, and found {kind_of(listed)}"
+            yield Requirement(place, listed, problem=problem)
 
 
 def _read_requirement(
@@ -240,18 +239,18 @@ def security_problems(
     """
     schemes = schemes_of(document)
     declared = schemes if received is None or received is document else schemes_of(received)
-    for spelled, listed in _security_members(document, "securitySchemes"):
-        if listed is not None and not isinstance(listed, dict):
-            expected = f"expected an object of security schemes, and found {kind_of(listed)}"
-            yield finding_at("card.security", (spelled,), expected)
-        for name, scheme in schemes.items():
-            if scheme.problem is not None:
-                yield finding_at("card.security", (spelled, name), scheme.problem)
+    spelled = spelled_name(document, "securitySchemes")
+    if not isinstance(listed := document.get(spelled), dict | None):
+        expected = f"expected an object of security schemes, and found {kind_of(listed)}"
+        yield finding_at("card.security", (spelled,), expected)
+    for name, scheme in schemes.items():
+        if scheme.problem is not None:
+            yield finding_at("card.security", (spelled, name), scheme.problem)
     owners: list[tuple[tuple[str, ...], Mapping[str, Json]]] = [((), document)]
-    for spelled, listed in _security_members(document, "skills"):
-        for index, skill in objects_in(listed):
-            if not _OTHER_NAMES.issuperset(skill):  # as most are
-                owners.append(((spelled, str(index)), skill))
+    spelled = spelled_name(document, "skills")
+    for index, skill in objects_in(document.get(spelled)):
+        if not _OTHER_NAMES.issuperset(skill):  # as most are
+            owners.append(((spelled, str(index)), skill))
     for tokens, owner in owners:
         for requirement in requirements_of(owner, declared, tokens):
             if requirement.problem is not None:
@@ -314,18 +313,6 @@ def renamed(name: SchemeName, members: Mapping[str, Any], old: str, new: str) ->
     if name != "apiKey":
         return {**members}
     return {new if member == old else member: value for member, value in members.items()}
-
-
-def _security_members(owner: Mapping[str, Json], member: str) -> Iterator[tuple[str, Json]]:
-    """Yield a member as it is spelled in a card or skill, and its value."""
-    if _PLAIN_NAMES.issuperset(owner):  # as most are: then it has its own name, or is not there
-        if member in owner:
-            yield member, owner[member]
-        return
-    folded = fold(member)
-    for name, value in owner.items():
-        if name == member or (name not in _PLAIN_NAMES and fold(name) == folded):
-            yield name, value
 
 
 def _shown(name: Json) -> str:

@@ -141,22 +141,14 @@ _DECODER: Final = json.JSONDecoder(
 
 def _decode(untrusted_bytes: bytes) -> str:
     if untrusted_bytes.startswith(_BYTE_ORDER_MARKS):
-        raise JsonRefused(
-            "json.bom",
-            "the input starts with a byte order mark, where UTF-8 without one is expected",
-            line=1,
-            column=1,
-        )
+        message = "the input starts with a byte order mark, where UTF-8 without one is expected"
+        raise JsonRefused("json.bom", message, line=1, column=1)
     try:
         return untrusted_bytes.decode("utf-8")
     except UnicodeDecodeError as exc:
         line, column = position(untrusted_bytes[: exc.start].decode("utf-8"))
-        raise JsonRefused(
-            "json.not_utf8",
-            f"byte {exc.start} (0x{untrusted_bytes[exc.start]:02X}) is not valid UTF-8",
-            line=line,
-            column=column,
-        ) from exc
+        message = f"byte {exc.start} (0x{untrusted_bytes[exc.start]:02X}) is not valid UTF-8"
+        raise JsonRefused("json.not_utf8", message, line=line, column=column) from exc
 
 
 def position(prefix: str) -> tuple[int, int]:

@@ -16,7 +16,6 @@ from typing import Any, Unpack
 import httpx
 
 from cardsign.card.document import Card
-from cardsign.card.profiles import Compat
 from cardsign.errors import check_type, install_hint
 from cardsign.jose.jws import Signer
 from cardsign.sign import SigningOptions, sign_document, signers_of
@@ -197,15 +196,11 @@ class CardSigner:
 
     Args:
         signers: The active keys, older first.
-        compat: As for :func:`cardsign.sign_card`.
         extended: The card is the extended one, which the SDK serves without members of 0.3.
     """
 
-    def __init__(
-        self, signers: Sequence[Signer], *, compat: Compat = "safe", extended: bool = False
-    ) -> None:
+    def __init__(self, signers: Sequence[Signer], *, extended: bool = False) -> None:
         self._signers = signers_of(signers)
-        self._compat = compat
         self._as_served = MessageToDict if extended else agent_card_to_dict
         self._last: tuple[bytes, bytes] = (b"", b"")
 
@@ -219,8 +214,7 @@ class CardSigner:
         """
         served = json.dumps(self._as_served(card)).encode()
         if self._last[0] != served:
-            options = SigningOptions(compat=self._compat)
-            self._last = served, sign_document(served, self._signers, options)
+            self._last = served, sign_document(served, self._signers, SigningOptions())
         signed = AgentCard()
         signed.CopyFrom(card)
         del signed.signatures[:]
