@@ -374,15 +374,18 @@ class _Walk:
         """
         current, old = messages if holder is None else (None, None)
         for token, child in node.children():
+            is_held = child in self.held
+            if is_held and not isinstance(child.value, dict | list):
+                continue
             name, place = str(token), (*tokens, token)
             field = current.spelled.get(name) if current else None
             old_field = old.fields.get(name) if old else None
             fields = [entry for entry in (field, old_field) if entry is not None]
             secure = security or any(entry.security for entry in fields)
-            if child not in self.held and holder is not None:
+            if not is_held and holder is not None:
                 is_dropped = self.is_lossy and _is_empty(child, holder)
                 yield Uncovered(child, place, secure, "DROPPED_BY_VALUE" if is_dropped else None)
-            elif child not in self.held:
+            elif not is_held:
                 excuse = self._excuse(node, child, place, secure, field, old_field)
                 yield Uncovered(child, place, secure, excuse)
             elif holder is not None:  # free-form content is so at any depth
