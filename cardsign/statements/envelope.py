@@ -161,11 +161,8 @@ def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, name: str
     """
     check_past(iat, now, skew, name=name)
     if now.timestamp() >= exp:
-        raise StatementRefused(
-            "statement.expired",
-            f"{name} expired {away(exp, now)} ({second(exp)})",
-            path="/exp",
-        )
+        message = f"{name} expired {away(exp, now)} ({second(exp)})"
+        raise StatementRefused("statement.expired", message, path="/exp")
 
 
 def check_past(iat: int, now: datetime, skew: timedelta, *, name: str = "it") -> None:
@@ -175,11 +172,8 @@ def check_past(iat: int, now: datetime, skew: timedelta, *, name: str = "it") ->
         StatementRefused: ``statement.not_yet``.
     """
     if iat - now.timestamp() > skew.total_seconds():
-        raise StatementRefused(
-            "statement.not_yet",
-            f"{name} is issued for {second(iat, now)}",
-            path="/iat",
-        )
+        message = f"{name} is issued for {second(iat, now)}"
+        raise StatementRefused("statement.not_yet", message, path="/iat")
 
 
 def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dict[str, Json]:

@@ -282,12 +282,8 @@ def _quorum(value: Json, path: str) -> Quorum:
     threshold = read.integer(members["threshold"], f"{path}/threshold")
     holders = len({key.holder for key in keys})
     if not threshold <= holders <= MAX_HOLDERS:
-        raise StatementRefused(
-            "statement.threshold",
-            f"the threshold is {threshold} and the number of holders {holders}, expected at most "
-            f"{MAX_HOLDERS} holders and a threshold that they can reach",
-            path=f"{path}/threshold",
-        )
+        expected = f"a threshold that its holders ({holders}, of at most {MAX_HOLDERS}) can reach"
+        raise read.refused(f"{path}/threshold", expected, "statement.threshold")
     return Quorum(threshold, keys)
 
 

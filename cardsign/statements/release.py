@@ -171,11 +171,8 @@ def check_release(
         raise StatementRefused("statement.keyset", f"the newest is {keyset.id}", path="/keyset")
     revocable = {key.public.thumbprint for key in keyset.keys}
     if others := release.revoked - revocable:
-        raise StatementRefused(
-            "statement.revoked",
-            f"{min(others)} is no card or release key of the keyset",
-            path="/revoked",
-        )
+        message = f"{min(others)} is no card or release key of the keyset"
+        raise StatementRefused("statement.revoked", message, path="/revoked")
     signers = _check_signer(release, keyset, now, skew) - revoked
     if not signers:
         raise StatementRefused("statement.revoked", "its signer has been revoked")
@@ -281,7 +278,5 @@ def _floor(value: Json, seq: int) -> Mapping[str, int]:
             read.url(url, "/floor", f"urls of cards, or {FLOOR_EXTENDED}")
         floor[url] = read.integer(least, "/floor")
         if floor[url] > seq:
-            raise StatementRefused(
-                "statement.floor", f"{least} lies above the release's own {seq}", path="/floor"
-            )
+            raise read.refused("/floor", f"no seq above the release's own {seq}", "statement.floor")
     return MappingProxyType(floor)

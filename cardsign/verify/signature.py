@@ -27,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final
 
 from cardsign.card.document import TOKEN_CLAIMS, check_interfaces, check_is_agent_card
 from cardsign.card.extensions import ExtendedMarker, find_marker
@@ -53,9 +52,6 @@ from cardsign.trust.policy import Policy, Subject, TrustedIssuer, parse_known_ur
 from cardsign.trust.session import IssuerTrust
 from cardsign.urls import may_stand_at, parse_origin
 from cardsign.verify.report import Answer, Answers, SignatureReport, SignatureVerdict, some_of
-
-#: Kids that a message names; a policy may hold hundreds.
-MAX_KIDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +150,11 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
         hint = f"If this should be its card, say so: --issuer {other}"
     else:
         code = "key.unknown"
-        message = f"no accepted key has the kid {kid!r}{_accepted_kids(trust)}"
+        kids = [short_kid(key.public.kid) for key in trust.keys] if trust is not None else []
+        accepted = f"; accepted are {some_of(kids, len(kids))}" if kids else ""
+        message = f"no accepted key has the kid {kid!r}{accepted}"
     reason = Finding(code, message, Place(f"/signatures/{index}"), fix=hint)
     return _worthless(index, entry, verdict, reason, answers)
-
-
-def _accepted_kids(trust: IssuerTrust | None) -> str:
-    """Return which keys are accepted instead, as the end of a sentence."""
-    if trust is None or not trust.keys:
-        return ""
-    named = ", ".join(short_kid(key.public.kid) for key in trust.keys[:MAX_KIDS])
-    more = len(trust.keys) - MAX_KIDS
-    return f"; accepted are {named}{f' and {more} more' if more > 0 else ''}"
 
 
 def matching_payload(
