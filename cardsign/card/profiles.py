@@ -344,6 +344,8 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     return LeftOpen(list_pointers(parts), len(parts), first, bool(failing))
 
 
+#: Members of a skill without which the card's own default holds; an empty list says "none".
+_INHERITED: Final = frozenset({"inputModes", "outputModes"})
 #: The messages of A2A 1.0 and 0.3 at a place; None where a schema ends.
 _Messages: TypeAlias = tuple[Message | None, Message | None]
 
@@ -412,7 +414,7 @@ class _Walk:
         # own default, an empty list or null may say "none".
         is_default = exact is not None and not exact.required and exact.is_default(node.value)
         if (is_default or (node.value is None and fields)) and not (
-            security or any(entry.inherits for entry in fields)
+            security or any(entry.name in _INHERITED for entry in fields)
         ):
             return "SCHEMA_DEFAULT"
         message = self.messages.get(owner)

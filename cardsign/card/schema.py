@@ -91,8 +91,6 @@ OAuthFlow authorizationUrl tokenUrl refreshUrl scopes:{string}
 """
 #: Members that say who may call, and how: never excused when uncovered.
 _SECURITY: Final = frozenset({"securitySchemes", "securityRequirements", "security"})
-#: Members of a skill without which the card's own default holds; an empty list says "none".
-_INHERITS: Final = frozenset({"inputModes", "outputModes"})
 _FIELD: Final = re.compile(
     r"(?P<name>\w+)(?::(?P<shape>[\[{]?)(?P<type>\w+)[\]}]?)?(?P<mark>[!?]?)"
 )
@@ -106,7 +104,6 @@ class Field:
     `snake_name` is the protobuf spelling, which proto3 JSON parsers accept as well.
     `shape` says whether `kind` stands alone, in a list, or as a map's values. A `free` value
     is not looked into. `presence` tells set from unset (messages, structs, proto `optional`).
-    `inherits` says that the member's absence means a default of the card's, not "none".
     `expected` is the JSON type of the whole value, and `element` that of what its list or map
     holds; of a field of another shape both are the same.
     """
@@ -122,7 +119,6 @@ class Field:
     presence: bool
     security: bool
     oneof: bool
-    inherits: bool
 
     def is_default(self, value: object) -> bool:
         """Return whether `value` is what proto3 JSON leaves out for a member without presence."""
@@ -228,7 +224,6 @@ def _read_field(text: str, messages: Mapping[str, Message], *, oneof: bool) -> F
         presence=mark == "?" or (shape == "one" and kind in ("message", "free")),
         security=name in _SECURITY,
         oneof=oneof,
-        inherits=name in _INHERITS,
     )
 
 

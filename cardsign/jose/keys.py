@@ -371,11 +371,10 @@ def _load(
     example = "PrivateKey.from_pem(Path('key.pem').read_bytes(), password=b'...')"
     check_type(data, bytes, "give the private key's bytes", example)
     check_type(password, bytes | None, "give the password's bytes", example)
+    is_encrypted = b"ENCRYPTED" in data  # what is not takes no password
     try:
-        return loader(data, password or None)
-    except TypeError as exc:  # its way of saying that a password is missing, or not needed
-        if password:
-            return _load(loader, data, None)
+        return loader(data, (password or None) if is_encrypted else None)
+    except TypeError as exc:  # its way of saying that a password is missing
         raise PassphraseFault("passphrase.none", "the private key is encrypted") from exc
     except (UnsupportedAlgorithm, ValueError) as exc:
         # An unknown cipher is so whatever the passphrase.
@@ -383,7 +382,7 @@ def _load(
             message = "the key or its encryption is unknown here"
             hint = "Encrypt it anew: openssl pkey -in OLD -aes256 -out NEW."
             raise KeyRefused("key.unsupported", message, hint=hint) from exc
-        if password and b"ENCRYPTED" in data:
+        if password and is_encrypted:
             message = "the passphrase does not open the private key"
             raise PassphraseFault("passphrase.wrong", message) from exc
         expected = "expected a private key as PKCS #8, SEC 1 or PKCS #1"

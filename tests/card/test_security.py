@@ -72,9 +72,9 @@ def test_requirements() -> None:
 # What a card can say of its callers that nobody can read, beside what can be read.
 
 _BEARER: Final[dict[str, Any]] = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
-#: A card with one scheme, which everybody can read, and no requirement.
+#: A card with one scheme, which everybody can read, without a requirement or skill.
 GUARDED: Final[dict[str, Any]] = {
-    **without(PORTABLE, "/securityRequirements"),
+    **without(without(PORTABLE, "/securityRequirements"), "/skills"),
     "securitySchemes": {"b": _BEARER},
 }
 

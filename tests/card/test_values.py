@@ -21,13 +21,6 @@ def test_example(tokens: list[str], text: str) -> None:
     assert split(text) == tuple(tokens)
 
 
-@pytest.mark.parametrize("text", ["foo", "#/foo", "/a~", "/a~2", "/~~0"])
-def test_no_pointer(text: str) -> None:
-    """What is no pointer is refused instead of being read as some other place."""
-    with pytest.raises(ValueError, match="not a JSON Pointer"):
-        split(text)
-
-
 @pytest.mark.parametrize("text", ["/b", "/a/b", "/a/1", "/a/-1", "/a/0/c"])
 def test_a_place_that_a_document_has_not(text: str) -> None:
     """It is told as such, whatever stands in its way."""
