@@ -131,9 +131,7 @@ def read_settings(
     except ValidationError as refused:
         errors = refused.errors(include_url=False)
         error = min(errors, key=lambda error: error["type"] not in _UNKNOWN)
-        line: int | None = line_of(find_lines(untrusted_bytes.decode()), error["loc"])
-        if error["type"] == "missing" and len(error["loc"]) == 1:
-            line = None
+        line = line_of(find_lines(untrusted_bytes.decode()), error["loc"])
         cause = getattr(error.get("ctx", {}).get("error"), "__cause__", None)
         if isinstance(cause, UsageFault):  # which a validator raised, with a code of its own
             cause.finding = replace(cause.finding, place=Place(str(path), line))
@@ -160,12 +158,10 @@ def explain_error(error: Any) -> str:
     if error["type"] == "value_error":
         return f"{name!r} {error['ctx']['error']}"
     value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:MAX_SHOWN]
-    if error["type"] == "path_type":  # pydantic names its own class
-        return f"{name} = {value}: expected a path, in quotes"
     if error["loc"] == ("format",) and error["type"] == "less_than_equal":
         return f"format = {value}: it is newer than this cardsign, which reads 1; update cardsign"
-    # In place of Python's words for a list, and for a table.
-    message = re.sub("tuple|frozenset", "list", error["msg"])
+    # In place of Python's words for a path, a list, and a table.
+    message = re.sub("tuple|frozenset", "list", error["msg"].partition(" for <class")[0])
     message = re.sub(r"dictionary or (?:an )?instance of \w+|dictionary", "table", message)
     return f"{name} = {value}: {message[:1].lower()}{message[1:]}"
 
