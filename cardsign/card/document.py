@@ -190,11 +190,8 @@ def _refuse_two_spellings(
         if field is None:
             continue
         if spelled.setdefault(field.name, name) != name:
-            raise CardRefused(
-                "card.two_spellings",
-                f"{spelled[field.name]!r} and {name!r} are two spellings of one schema name",
-                path=pointer(*tokens, name),
-            )
+            both = f"{spelled[field.name]!r} and {name!r} are two spellings of one schema name"
+            raise CardRefused("card.two_spellings", both, path=pointer(*tokens, name))
         if field.message is None:
             continue
         if isinstance(child, dict) and field.shape != "map":
@@ -369,8 +366,5 @@ def check_interfaces(
 
 
 def _outside(url: Url, allowed: Iterable[object], owner: str, where: str) -> CardRefused:
-    return CardRefused(
-        "card.origin_mismatch",
-        f"the interface at {url} lies outside {owner} {', '.join(map(str, allowed))}",
-        path=where,
-    )
+    message = f"the interface at {url} lies outside {owner} {', '.join(map(str, allowed))}"
+    return CardRefused("card.origin_mismatch", message, path=where)

@@ -24,15 +24,7 @@ from cardsign.card.document import Card, unsigned
 from cardsign.card.rules import Tokens
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.strictjson import MAX_INTEGER
-from cardsign.card.values import (
-    Json,
-    append,
-    children_of,
-    elements_of,
-    members_of,
-    objects_in,
-    pointer,
-)
+from cardsign.card.values import Json, children_of, elements_of, members_of, objects_in, pointer
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.times import MAX_TIME
 
@@ -129,22 +121,19 @@ def find_marker(
     if canonical is not None and not _may_name_us(canonical):
         return None
     card = unsigned(document)
-    ours = {
-        index: extension
+    ours: dict[Tokens, Mapping[str, Json]] = {
+        ("capabilities", "extensions", index, "uri"): extension
         for index, extension in enumerate(extensions_of(card))
         if _is_marker(extension)
     }
     for tokens in _mentions(card, ()):
-        match tokens:
-            case ("capabilities", "extensions", int(index), "uri") if index in ours:
-                continue
-        raise _refused(
-            f"expected {EXTENDED_URI} as uri of an extension, or not at all", pointer(*tokens)
-        )
-    for index in list(ours)[1:]:
-        raise _refused("expected one, found several", append(_EXTENSIONS, index))
-    for index, extension in ours.items():
-        return _read(extension, append(_EXTENSIONS, index))
+        if tokens not in ours:
+            expected = f"expected {EXTENDED_URI} as uri of an extension, or not at all"
+            raise _refused(expected, pointer(*tokens))
+    for tokens in list(ours)[1:]:
+        raise _refused("expected one, found several", pointer(*tokens[:-1]))
+    for tokens, extension in ours.items():
+        return _read(extension, pointer(*tokens[:-1]))
     return None
 
 

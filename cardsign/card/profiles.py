@@ -170,11 +170,7 @@ class Payload:
     def names_an_endpoint(self) -> bool:
         """Whether a client could be built: some interface (1.0) or the card (0.3) has a url."""
         interfaces = interfaces_of(self.value)
-        return any(
-            bool(interface.url)
-            for interface in interfaces
-            if interface.member != "additionalInterfaces"
-        )
+        return any(entry.url for entry in interfaces if entry.member != "additionalInterfaces")
 
 
 def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> Payload:
@@ -195,10 +191,8 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
     example = f"canonicalize(Path('card.json').read_bytes(), {profile!r})"
     check_type(document, bytes | Mapping, "give a card's bytes or its parsed object", example)
     if profile not in PROFILES:
-        names = ", ".join(PROFILES)
-        raise CanonicalizationError(
-            "canonical.unknown_profile", f"no profile is called {profile!r}; known are {names}"
-        )
+        message = f"no profile is called {profile!r}; known are {', '.join(PROFILES)}"
+        raise CanonicalizationError("canonical.unknown_profile", message)
     if isinstance(document, bytes):
         document = Card.from_bytes(document).document
     payload = Payloads(document).payload_or_refusal(profile)

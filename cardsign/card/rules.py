@@ -17,7 +17,7 @@ JSON without defaults, and then delete whatever is empty, at any depth.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -56,12 +56,11 @@ class Node:
         value = self.value
         return value is None or (not value and isinstance(value, str | list | dict))
 
-    def children(self) -> Iterator[tuple[str | int, Node]]:
-        """Yield the members or elements with their reference tokens; none for a scalar."""
+    def children(self) -> Iterable[tuple[str | int, Node]]:
+        """Return the members or elements with their reference tokens; none for a scalar."""
         if isinstance(self.value, dict):
-            yield from self.value.items()
-        elif isinstance(self.value, list):
-            yield from enumerate(self.value)
+            return self.value.items()
+        return enumerate(self.value if isinstance(self.value, list) else ())
 
     def with_value(self, value: list[Node] | dict[str, Node]) -> Node:
         """Return a node of this origin for a rewritten list or object; itself if nothing changed.
@@ -424,7 +423,7 @@ def _is_legacy_to_js(members: dict[str, Node]) -> bool:
 def _is_instance_to_js(members: dict[str, Node]) -> bool:
     """Return what `isProtoAgentCard` does: its first scheme or requirement looks like 1.0."""
     schemes = members.get("securitySchemes", _ABSENT).children()
-    _, scheme = next(schemes, ("", _ABSENT))
+    _, scheme = next(iter(schemes), ("", _ABSENT))
     if isinstance(scheme.value, dict | list) and "type" not in scheme.value:
         return True
     owners = [members, *(skill.value for _, skill in members.get("skills", _ABSENT).children())]

@@ -28,7 +28,7 @@ try:
     from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
     from a2a.client.errors import AgentCardResolutionError
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict
-    from a2a.types import AgentCard, AgentCardSignature
+    from a2a.types import AgentCard
     from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
     from a2a.utils.signing import InvalidSignaturesError, NoSignatureError
     from google.protobuf.json_format import MessageToDict, ParseError, SerializeToJsonError
@@ -220,7 +220,7 @@ class CardSigner:
         del signed.signatures[:]
         for entry in Card.from_bytes(self._last[1]).signatures:
             if isinstance(entry, dict):
-                signed.signatures.append(AgentCardSignature(**entry))
+                signed.signatures.add(**entry)
         return signed
 
     async def modify(self, card: AgentCard, context: object = None) -> AgentCard:

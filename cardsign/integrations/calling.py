@@ -177,14 +177,10 @@ class Call:
         """
 
         async def send(client: Client) -> Reply:
-            request = types.SendMessageRequest(
-                message=new_text_message(
-                    text,
-                    role=types.Role.ROLE_USER,
-                    task_id=task or None,
-                    context_id=context or None,
-                )
+            question = new_text_message(
+                text, role=types.Role.ROLE_USER, task_id=task or None, context_id=context or None
             )
+            request = types.SendMessageRequest(message=question)
             async with aclosing(client.send_message(request)) as answers:
                 answer = await anext(answers)
             if answer.HasField("task"):
@@ -243,13 +239,11 @@ class Call:
         """
         card, endpoint = sdk_card(self.peer.payload), self.endpoint
         del card.supported_interfaces[:]
-        card.supported_interfaces.append(
-            types.AgentInterface(
-                url=str(endpoint.url),
-                protocol_binding=endpoint.binding,
-                protocol_version=endpoint.version,
-                tenant=endpoint.tenant,
-            )
+        card.supported_interfaces.add(
+            url=str(endpoint.url),
+            protocol_binding=endpoint.binding,
+            protocol_version=endpoint.version,
+            tenant=endpoint.tenant,
         )
         async with httpx.AsyncClient(
             transport=_AtEndpoint(self),
