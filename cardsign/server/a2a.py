@@ -24,16 +24,15 @@ from cardsign.card.security import requirements_of, schemes_of, security_problem
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, ServeFault
-from cardsign.publish.generation import Generation
+from cardsign.publish.generation import NO_SNIFF, Generation
 from cardsign.server.providers import RETRY_SECONDS, Denied, Provider
 from cardsign.urls import Headers
 
 log = logging.getLogger(__name__)
 
 #: Of every answer about an extended card, an error too: shared caches keep out.
-PRIVATE: Final = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
-NO_STORE: Final = {"Cache-Control": "no-store"}
-NO_SNIFF: Final = {"X-Content-Type-Options": "nosniff"}
+PRIVATE: Final[Headers] = (("Cache-Control", "private, no-cache"), ("Vary", "Authorization"))
+NO_STORE: Final[Headers] = (("Cache-Control", "no-store"),)
 #: Of these HTTP errors the client is told more than the name.
 _EXPLAINED: Final = (400, 413, 415, 429, 503)
 #: Bytes. A request for a card has about 100; what other methods send is refused anyway.
@@ -91,8 +90,8 @@ def extended_document(body: bytes) -> Document:
     It has no Last-Modified: all audiences have the same, and who asked by it alone would be told
     that the card of another is still the one.
     """
-    headers = {"Content-Type": "application/a2a+json", "ETag": etag_of(body), **PRIVATE, **NO_SNIFF}
-    return Document(body, tuple(headers.items()))
+    headers = ("Content-Type", "application/a2a+json"), ("ETag", etag_of(body)), *PRIVATE, NO_SNIFF
+    return Document(body, headers)
 
 
 # Errors.
@@ -176,10 +175,10 @@ def answer_error(error: HTTPException) -> Response:
     return response
 
 
-def json_response(value: object, status: int, headers: dict[str, str]) -> Response:
+def json_response(value: object, status: int, headers: Headers) -> Response:
     """Return a JSON response that no browser takes for anything else."""
     body = json.dumps(value, separators=(",", ":"))
-    return Response(body, status, headers | NO_SNIFF, mimetype="application/json")
+    return Response(body, status, [*headers, NO_SNIFF], mimetype="application/json")
 
 
 # Calls.
@@ -222,7 +221,7 @@ def check_call(call: Mapping[str, Json]) -> None:
 def answer_call(call: Mapping[str, Json], card: bytes) -> Response:
     """Return the answer to a call; the card's own bytes stand in it as they were signed."""
     body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call["id"]).encode(), card)
-    return Response(body, headers=PRIVATE | NO_SNIFF, mimetype="application/json")
+    return Response(body, headers=[*PRIVATE, NO_SNIFF], mimetype="application/json")
 
 
 # Extended cards.

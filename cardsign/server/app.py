@@ -22,9 +22,9 @@ from flask import Flask, Response, abort, current_app, request
 from pydantic import IPvAnyNetwork
 from werkzeug import exceptions
 
-from cardsign.publish.generation import ANY_ORIGIN, public_headers
+from cardsign.publish.generation import ANY_ORIGIN, NO_SNIFF, public_headers
 from cardsign.server import a2a
-from cardsign.server.a2a import NO_SNIFF, NO_STORE, Document
+from cardsign.server.a2a import NO_STORE, Document
 from cardsign.server.providers import take_place
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings, in_networks, parse_address
 from cardsign.server.site import Agent, Publications, public_document
@@ -42,7 +42,7 @@ HEALTH_PATH: Final = "/healthz"
 CATALOGUE_PATH: Final = "/a2a/agents"
 #: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
 MAX_PAGE: Final = 100
-PREFLIGHT: Final = {**dict(ANY_ORIGIN), "Access-Control-Allow-Headers": "*"}
+PREFLIGHT: Final = (*ANY_ORIGIN, ("Access-Control-Allow-Headers", "*"), NO_SNIFF)
 #: What is served at the root where there is no agent, if that is asked for. It has no signature,
 #: so that nobody can take it for a card.
 PLACEHOLDER: Final = b'{"name":"No agent","version":"0.0.0","supportedInterfaces":[],"skills":[]}'
@@ -219,7 +219,7 @@ def find_publications() -> Publications:
 def answer_public(document: Document) -> Response:
     """Answer GET, HEAD or a preflight of a public document, or refuse any other method."""
     if request.method == "OPTIONS":
-        return Response(status=204, headers=PREFLIGHT | NO_SNIFF)
+        return Response(status=204, headers=[*PREFLIGHT])
     if request.method not in READ_METHODS:
         raise exceptions.MethodNotAllowed(valid_methods=READ_METHODS)
     if document.older and request.headers.get("A2A-Version", "").strip().startswith("0."):
@@ -361,7 +361,7 @@ def count_requests(app: Flask, publications: Publications) -> None:
         counts = MultiProcessCollector(prometheus.CollectorRegistry())
         metrics = chain(counts.collect(), make_gauges(publications))
         text = prometheus.generate_latest(SimpleNamespace(collect=lambda: metrics))
-        return Response(text, content_type=prometheus.CONTENT_TYPE_LATEST, headers=NO_STORE)
+        return Response(text, content_type=prometheus.CONTENT_TYPE_LATEST, headers=[*NO_STORE])
 
     app.after_request(count)
     app.add_url_rule("/metrics", view_func=show_metrics, provide_automatic_options=False)

@@ -450,7 +450,7 @@ def create_verdict_app(open_batch: Callable[[], Batch], *, by_socket: bool = Fal
         except TypeError as exc:
             raise UsageFault("usage.invalid", str(exc)) from exc
         report = batch.verifier.judge(request.get_data(), subject, batch.statements)
-        return json_response(report.to_json(), 200, {})
+        return json_response(report.to_json(), 200, ())
 
     return app
 
