@@ -53,7 +53,6 @@ _MAX_MEMBERS: Final = 1000
 @click.option("--url", metavar="TEMPLATE", help="Where the agent is; {name} stands for its name.")
 @click.option(
     "--set",
-    "members",
     metavar="MEMBER=VALUE",
     multiple=True,
     help="A member of the card, such as description or skills.ID.name; wins over every source.",
@@ -61,10 +60,7 @@ _MAX_MEMBERS: Final = 1000
 @click.option("--agent", metavar="NAME", help="Which agent of Orloj, if there are several.")
 @click.option("--prompt-excerpt", is_flag=True, help="Describe it by a prompt's first sentence.")
 @click.option(
-    "--ask-mcp",
-    metavar="URL",
-    multiple=True,
-    help="Ask a live MCP server, over streamable HTTP, without credentials; needs the extra mcp.",
+    "--ask-mcp", metavar="URL", multiple=True, help="Ask an MCP server, over streamable HTTP."
 )
 @click.option(
     "--run-mcp", metavar="COMMAND", multiple=True, help="Run an MCP server, and ask it over stdio."
@@ -88,10 +84,9 @@ def build(
     from cardsign.build.sources import ORLOJ
     from cardsign.cli.issuer import project_config
 
-    named = frame.read_pairs("--set", "MEMBER=VALUE", options["members"], hint=SET_HINT)
-    options["members"] = named
+    members = frame.read_pairs("--set", "MEMBER=VALUE", options["set"], hint=SET_HINT)
     chosen = frame.take(BuildOptions, options)
-    chosen = replace(chosen, settings=project_config().build)
+    chosen = replace(chosen, members=members, settings=project_config().build)
     if chosen.agent and ORLOJ not in [recognise_source(source)[0] for source in sources]:
         message = f"--agent {chosen.agent} chooses among agents of Orloj, and no source is one"
         raise UsageFault("usage.invalid", message, hint="Leave out --agent.")

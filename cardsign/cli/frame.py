@@ -604,11 +604,7 @@ yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask: this c
 
 #: ``--format``, for a command that prints more than text and JSON.
 format_option: Final = partial(
-    click.option,
-    "--format",
-    is_eager=True,
-    expose_value=False,
-    callback=choose_form,
+    click.option, "--format", is_eager=True, expose_value=False, callback=choose_form
 )
 
 

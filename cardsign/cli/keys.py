@@ -196,9 +196,7 @@ _ALL: Final = "*"
     help="Begin to rotate this active key now, or all. For a stolen one: cardsign keys revoke.",
 )
 @click.option(
-    "--adopt",
-    is_flag=True,
-    help="First add to the log what another copy has published, as cardsign keys doctor lists it.",
+    "--adopt", is_flag=True, help="First add to the log what another copy of it has published."
 )
 @issuer.unlock_options
 @frame.dry_run_option

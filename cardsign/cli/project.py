@@ -40,7 +40,7 @@ from cardsign.publish.publication import Documents, note_publication
 @click.option(
     "--agent",
     metavar="DEPARTMENT-AGENT",
-    help="Make a new agent instead: contract card, code, test, make targets and workflow.",
+    help="Make a new agent instead: card, code and tests.",
 )
 @issuer.root_keystore_option
 @click.option(

@@ -101,10 +101,7 @@ def find_signers(
 )
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
-    "--header",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Put this into the unsigned `header` of each signature, such as jku=https://HOST/jwks.json.",
+    "--header", metavar="NAME=VALUE", multiple=True, help="For each signature's unsigned `header`."
 )
 @click.option(
     "--extended",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -125,12 +124,11 @@ def chosen_issuers(policy: Policy, names: Sequence[str]) -> tuple[TrustedIssuer,
 
 def view_lines(view: Mapping[str, Any]) -> Iterator[str]:
     """Yield the members of a JSON object for a person; what is empty is left out."""
+    from cardsign.inspect import words  # which no verdict needs
+
     for name, value in view.items():
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            value = ", ".join(value)
-        text = value if isinstance(value, str) else json.dumps(value)
         if value:
-            yield f"{name:<11} {safe(text, limit=400)}"
+            yield f"{name:<11} {safe(words(value), limit=400)}"
 
 
 #: Root keys that were retired since could sign a history of their own from such a pin (threat 2).

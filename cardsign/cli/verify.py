@@ -62,10 +62,7 @@ if TYPE_CHECKING:
     "-j", "--jobs", type=click.IntRange(1, 64), default=1, help="Processes that verify at once."
 )
 @click.option(
-    "--cluster",
-    metavar="URL",
-    help="Verify cards on the workers of this Dask scheduler instead, tls://HOST:8786; needs the "
-    "extra cluster.",
+    "--cluster", metavar="URL", help="Verify on the workers of a Dask scheduler, tls://HOST:8786."
 )
 @frame.output_option(
     default=None, help="If the card is trusted, write its verified payload here; '-' for stdout."
@@ -258,10 +255,7 @@ _ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
 @peers.command("verify", example="cardsign peers verify --update --trust trust.toml")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--update",
-    is_flag=True,
-    help="Record newer statements in trust.lock, as `cardsign trust update` does. A policy that is "
-    "only found here must be named: --trust trust.toml.",
+    "--update", is_flag=True, help="Record newer statements in trust.lock, as trust update does."
 )
 @frame.network_option
 @verifier.policy_option
