@@ -178,15 +178,13 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     "--fail-on",
     type=click.Choice(SEVERITIES),
     default="warning",
-    help="The least severe finding that makes the exit status 1.",
+    help="Least severity that fails.",
 )
 @frame.format_option(
     type=click.Choice(("text", "json", "sarif", "github")),
     help="How results are printed [default: text]; sarif: for code scanning; github: annotations.",
 )
-@click.option(
-    "--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed where that loses nothing."
-)
+@click.option("--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed without loss.")
 @frame.output_option(metavar="OUT", default=None, help="Where the fixed card goes; '-' for stdout.")
 @frame.network_option
 def lint(

@@ -622,7 +622,7 @@ network_option: Final = click.option(
     "--insecure-loopback-http",
     "insecure",
     is_flag=True,
-    help="Allow URLs of this machine, also over plain HTTP; for trying things out.",
+    help="Allow loopback URLs, even by HTTP.",
 )
 
 

@@ -51,9 +51,7 @@ recovery_option: Final = partial(
     help=f"Sign with this recovery key. Its passphrase is in {RECOVERY_VARIABLE}, or asked for.",
 )
 publication_option: Final = partial(
-    click.option,
-    type=frame.DIR,
-    help="The publication directory [default: `publish` of cardsign.toml].",
+    click.option, type=frame.DIR, help="The publication [default: `publish` of cardsign.toml]."
 )
 key_option: Final = click.option(
     "--key",

@@ -33,9 +33,7 @@ from cardsign.publish.publication import Documents, note_publication
 
 
 @frame.command(example="cardsign init --issuer https://agents.example.com")
-@click.option(
-    "--issuer", "origin", metavar="ORIGIN", help="Where the cards are, such as https://a.example."
-)
+@click.option("--issuer", "origin", metavar="ORIGIN", help="Where the cards are: https://HOST.")
 @click.option("--card", metavar="FILE", help="The public card, for [[card]] of cardsign.toml.")
 @click.option(
     "--agent",
@@ -190,19 +188,13 @@ def schema() -> None:
 @click.option(
     "--extended", metavar="NAME=FILE", multiple=True, help="An extended card for audience NAME."
 )
-@click.option(
-    "--drop-others", is_flag=True, help="Stop publishing extended and 0.3 cards that are not named."
-)
+@click.option("--drop-others", is_flag=True, help="Drop extended and 0.3 cards that are not named.")
 @issuer.publication_option("-o", "--output")
 @click.option("--jwks", metavar="FILE", help="The keys to publish, instead of a key store's.")
 @issuer.key_option
 @issuer.kid_option
-@click.option(
-    "--export", type=frame.DIR, help="Also write the public files for a static host or nginx."
-)
-@click.option(
-    "--watch", is_flag=True, help="Keep running, and publish whenever a source of a card changes."
-)
+@click.option("--export", type=frame.DIR, help="Also write files for a static host or nginx.")
+@click.option("--watch", is_flag=True, help="Keep running, and publish when a source changes.")
 @click.option(
     "--every", type=click.IntRange(1, 86_400), default=60, help="Seconds between looks of --watch."
 )

@@ -81,10 +81,7 @@ _token_file = click.option(
 @click.option("--audience", metavar="NAME", required=True, help="Whose extended card it opens.")
 @_token_file
 @click.option(
-    "--expires",
-    metavar="DATE",
-    type=click.DateTime(["%Y-%m-%d"]),
-    help="The last day on which it opens anything, in UTC [default: it never ends].",
+    "--expires", type=click.DateTime(["%Y-%m-%d"]), help="The last day on which it opens anything."
 )
 @click.option(
     "-o",

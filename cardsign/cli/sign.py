@@ -96,33 +96,24 @@ def find_signers(
     help="Signatures to add for SDKs, which cardsign does not count. safe: those that cover every "
     "endpoint, security scheme and scope. all: for every SDK.",
 )
-@click.option(
-    "--force", is_flag=True, help="Sign even what is not a valid Agent Card, and say what is wrong."
-)
+@click.option("--force", is_flag=True, help="Sign even what is not a valid Agent Card.")
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
     "--header", metavar="NAME=VALUE", multiple=True, help="For each signature's unsigned `header`."
 )
 @click.option(
-    "--extended",
-    "audience",
-    metavar="AUDIENCE",
-    help="Mark it as the extended card for this audience, best a random id; with --seq, --expires.",
+    "--extended", "audience", metavar="ID", help="Make it the extended card for this audience."
 )
 @click.option("--seq", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for.")
 @click.option(
-    "--expires",
-    metavar="DATE",
-    help="When it ends, at most 400 days ahead: YYYY-MM-DD (with that day) or an ISO time, in UTC.",
+    "--expires", metavar="DATE", help="When it ends: YYYY-MM-DD, with that day, or a time in UTC."
 )
 @issuer.key_option
 @issuer.public_option
 @issuer.kid_option
 @issuer.unlock_options
 @frame.dry_run_option
-@click.option(
-    "--explain", is_flag=True, help="Say who accepts each signature, and what it leaves open."
-)
+@click.option("--explain", is_flag=True, help="Say who accepts each signature, and what it omits.")
 def sign(
     card: str | None, output: str, explain: bool, keystore: KeystoreOptions, **options: Any
 ) -> int:

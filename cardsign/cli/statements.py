@@ -164,9 +164,7 @@ def sign(
 
 @keyset.command(example="cardsign keyset recover --recovery-file recovery.key")
 @draft_option
-@click.option(
-    "--digest", metavar="SHA-256", help="Of a keyset of yours; needed if the key store is lost."
-)
+@click.option("--digest", metavar="SHA-256", help="Of a keyset of yours, if the key store is lost.")
 @click.option("--new-recovery-out", type=frame.FILE, help="Make a new recovery key too, encrypted.")
 @issuer.publication_option("--publication")
 @issuer.recovery_option(required=True)
@@ -305,9 +303,7 @@ def release() -> None:
 @click.option(
     "--withdraw", "withdrawn", metavar="URL", multiple=True, help="Withdraw the card at this URL."
 )
-@click.option(
-    "--raise-floor", is_flag=True, help="Make older cards at the URL of each --card invalid now."
-)
+@click.option("--raise-floor", is_flag=True, help="End older cards at the URL of each --card.")
 @click.option(
     "--extended-floor", type=click.IntRange(1), help="End extended cards for releases before it."
 )

@@ -68,9 +68,7 @@ if TYPE_CHECKING:
     default=None, help="If the card is trusted, write its verified payload here; '-' for stdout."
 )
 @click.option("--serve", metavar="HOST:PORT|PATH", help="Answer POST /verify, for other languages.")
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Show the four answers, every signature and every reason."
-)
+@click.option("-v", "--verbose", is_flag=True, help="Show every answer, signature and reason.")
 def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Verify each CARD (a file, '-' for stdin), folder or URL, and say why or why not.
 
@@ -344,12 +342,8 @@ _ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
 @frame.command(example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
 @frame.output_option(help="Where the verified payload goes; not changed if it is not trusted.")
-@click.option(
-    "--extended", is_flag=True, help="Fetch the extended card, where the trusted public card says."
-)
-@click.option(
-    "--audience", metavar="ID", help="For whom the extended card must be, as the issuer told you."
-)
+@click.option("--extended", is_flag=True, help="Fetch the extended card instead.")
+@click.option("--audience", metavar="ID", help="Whom it must be for, as the issuer told you.")
 @verifier.visit_options
 def fetch(url: str, output: str, extended: bool, audience: str | None, **options: Any) -> int:
     """Fetch a card, verify it, and write its verified payload.
