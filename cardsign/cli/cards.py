@@ -40,7 +40,7 @@ _MAX_MEMBERS: Final = 1000
 
 
 @frame.command(
-    example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json",
+    example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json"
 )
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
 @frame.output_option(metavar="CARD", default=None, required=True, help="The card; '-' for stdout.")
@@ -154,9 +154,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     )
 
 
-@frame.command(
-    example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif",
-)
+@frame.command(example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif")
 @click.argument("cards", nargs=-1, required=True, metavar="CARD...")
 @click.option(
     "--group",
@@ -175,10 +173,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     "--strict", is_flag=True, help="Contract cards need description, spiffe_id and authentication."
 )
 @click.option(
-    "--fail-on",
-    type=click.Choice(SEVERITIES),
-    default="warning",
-    help="Least severity that fails.",
+    "--fail-on", type=click.Choice(SEVERITIES), default="warning", help="Least severity that fails."
 )
 @frame.format_option(
     type=click.Choice(("text", "json", "sarif", "github")),
@@ -262,7 +257,7 @@ def contract_check(
 
 @frame.command(
     example="cardsign diff old.json agent-card.json\n"
-    "cardsign diff card.json https://agent.example/.well-known/agent-card.json --live",
+    "cardsign diff card.json https://agent.example/.well-known/agent-card.json --live"
 )
 @click.argument("old")
 @click.argument("new", required=False)
@@ -295,7 +290,7 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
 
 
 @frame.command(
-    example="cardsign inspect card.json --jwks jwks.json\ncardsign inspect https://agent.example",
+    example="cardsign inspect card.json --jwks jwks.json\ncardsign inspect https://agent.example"
 )
 @click.argument("card")
 @click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
@@ -349,7 +344,7 @@ _OURS: Final = "-m cardsign verify - --quiet --jwks {keys} --origin {origin}"
 
 
 @frame.command(
-    example="cardsign conformance tests --verifier 'node my-verifier.mjs {keys} {origin}'",
+    example="cardsign conformance tests --verifier 'node my-verifier.mjs {keys} {origin}'"
 )
 @click.argument("folder", metavar="DIR", type=frame.PATH)
 @click.option(

@@ -619,10 +619,7 @@ def fetch_settings(insecure: bool) -> FetchSettings:
 
 
 network_option: Final = click.option(
-    "--insecure-loopback-http",
-    "insecure",
-    is_flag=True,
-    help="Allow loopback URLs, even by HTTP.",
+    "--insecure-loopback-http", "insecure", is_flag=True, help="Allow loopback URLs, even by HTTP."
 )
 
 

@@ -79,7 +79,7 @@ def command_line() -> None:
 
 
 @frame.command(
-    example="cardsign completion bash > ~/.local/share/bash-completion/completions/cardsign",
+    example="cardsign completion bash > ~/.local/share/bash-completion/completions/cardsign"
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> int:

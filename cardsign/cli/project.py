@@ -36,9 +36,7 @@ from cardsign.publish.publication import Documents, note_publication
 @click.option("--issuer", "origin", metavar="ORIGIN", help="Where the cards are: https://HOST.")
 @click.option("--card", metavar="FILE", help="The public card, for [[card]] of cardsign.toml.")
 @click.option(
-    "--agent",
-    metavar="DEPARTMENT-AGENT",
-    help="Make a new agent instead: card, code and tests.",
+    "--agent", metavar="DEPARTMENT-AGENT", help="Make a new agent instead: card, code and tests."
 )
 @issuer.root_keystore_option
 @click.option(

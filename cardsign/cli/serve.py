@@ -83,12 +83,7 @@ _token_file = click.option(
 @click.option(
     "--expires", type=click.DateTime(["%Y-%m-%d"]), help="The last day on which it opens anything."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=frame.FILE,
-    help="A file for the token [default: print it].",
-)
+@click.option("-o", "--output", type=frame.FILE, help="A file for the token [default: print it].")
 def create(audience: str, token_file: Path, expires: datetime | None, output: Path | None) -> None:
     """Make a token, and add its digest to the token file.
 

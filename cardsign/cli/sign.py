@@ -228,7 +228,7 @@ def _explain(signing: SignedCard) -> Iterator[str]:
 
 
 @frame.command(
-    example="cardsign resign https://agent.example --url https://gw.example/a -o copy.json",
+    example="cardsign resign https://agent.example --url https://gw.example/a -o copy.json"
 )
 @click.argument("card", metavar="URL|FILE")
 @click.option(

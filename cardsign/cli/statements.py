@@ -68,9 +68,7 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
 @keyset.command(example="cardsign keyset draft --days 90 -o next.json")
 @draft_option
 @click.option(
-    "--origin",
-    multiple=True,
-    help="An origin where interfaces may be; replaces all earlier ones.",
+    "--origin", multiple=True, help="An origin where interfaces may be; replaces all earlier ones."
 )
 @click.option(
     "--days",
