@@ -198,9 +198,12 @@ def place_below(refusal: InputRefused, prefix: str, kind: type[_Kind]) -> _Kind:
 
 @contextmanager
 def of_the_user(name: str) -> Iterator[None]:
-    """Turn the refusal of what the user hands over into a local fault."""
+    """Turn the refusal of what the user hands over into a local fault, which names it."""
     try:
         yield
+    except PassphraseFault as fault:
+        fault.finding = fault.finding.at(name)
+        raise
     except InputRefused as refusal:
         raise place_below(refusal, name, UsageFault) from refusal
 

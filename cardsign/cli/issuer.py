@@ -153,7 +153,7 @@ class KeystoreOptions:
         for option, value in (("--public", self.public), ("--kid", self.kid)):
             if value is not None and len(self.uris) != 1:
                 raise UsageFault("usage.conflict", f"{option} goes with one --key")
-        return self.access(*self.uris).for_roles(("card",))
+        return self.access(*self.uris).for_role("card")
 
     def list_keys(self) -> list[PublicKey]:
         """Return the public keys of the URIs of ``--key``, each once."""

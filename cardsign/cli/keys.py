@@ -86,7 +86,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
             key = issuer.read_public(public, kid=kid)
         check_possession(open_signer(source, key, access))
         store = stores.create_store(keystore.located(), issuer.local_user())
-        store.commit(agenda.enter, key, custody=source, now=moment(), roles=(role,))
+        store.commit(agenda.enter, key, custody=source, now=moment(), role=role)
         _made(store.state.find(key.thumbprint), store)
         return
     if public is not None:
@@ -103,7 +103,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
 def _add(keystore: KeystoreOptions, private: PrivateKey, role: ledger.Role) -> None:
     place, passphrase = keystore.located(), keystore.new_passphrase(role)
     store = stores.create_store(place, issuer.local_user())
-    _made(store.add_key(private, passphrase, now=moment(), roles=(role,)), store)
+    _made(store.add_key(private, passphrase, now=moment(), role=role), store)
 
 
 def _made(record: ledger.KeyRecord, store: stores.KeyStore) -> None:
@@ -140,7 +140,8 @@ def key_json(record: ledger.KeyRecord) -> dict[str, Any]:
     return {
         **members(record, "kid alg state"),
         **because,
-        **members(record, "roles thumbprint custody private created"),
+        "roles": [record.role],
+        **members(record, "thumbprint custody private created"),
         "times": {name: time for name, time in times.items() if time is not None},
         "public": record.public.jwk(),
     }
@@ -156,8 +157,7 @@ def list_(ahead: bool, keystore: KeystoreOptions) -> int:
     records, rows = keystore.open().state.keys, []
     for record in records:
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
-        roles = ", ".join(record.roles) + gone
-        rows.append((record.kid, record.alg, record.state, day(record.created), roles))
+        rows.append((record.kid, record.alg, record.state, day(record.created), record.role + gone))
     columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
     return show(Answer([key_json(record) for record in records], frame.table_lines(columns, rows)))
 
@@ -170,7 +170,8 @@ def _list_ahead(work: Work) -> int:
     rows, lines, now = list[dict[str, Any]](), list[str](), work.now
     for step in steps:
         kid = None if step.action == "generate" else step.key.kid
-        rows.append({**members(step, "action role due why"), "alg": step.key.alg, "kid": kid})
+        key = members(step.key, "role alg")
+        rows.append({**members(step, "action due why"), **key, "kid": kid})
         when = "" if step.due is None else f"from {second(step.due, now)}, "
         due = "now" if step.is_due(now) else f"{when}{step.why}"
         lines.append(safe(f"{step.what}: {due}", limit=400))
@@ -287,7 +288,7 @@ def revoke(
 def _ask_to_revoke(
     state: ledger.StoreState, keys: list[ledger.KeyRecord], reason: ledger.RevocationReason
 ) -> str:
-    names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in keys)
+    names = ", ".join(f"{key.role} key {key.kid}" for key in keys)
     if reason != "compromised":
         return f"{names} will be revoked permanently"
     groups = {key.group for key in keys}
@@ -314,12 +315,12 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
     records = [
         key
         for key in store.state.keys
-        if role in key.roles and key.private == "held" and key.state not in ledger.ENDED
+        if key.role == role and key.private == "held" and key.state not in ledger.ENDED
     ]
     if not records:
         message = f"no {role} key in this key store has a passphrase"
         raise UsageFault("usage.conflict", message, path=store.place)
-    old = keystore.access().for_roles((role,)).secrets("passphrase", f"{role} keys")
+    old = keystore.access().for_role(role).secrets("passphrase", f"{role} keys")
     question = f"New passphrase of the {role} keys: "
     source = passphrases.PassphraseSource(new_passphrase_file, prompt=passphrases.terminal_prompt())
     new = passphrases.read_passphrase(source, question=question, is_new=True)

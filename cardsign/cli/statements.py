@@ -196,7 +196,7 @@ def recover(
         Work(store, moment(), config),
         partial(issuer.unlock_recovery, recovery_file),
         # Each from where later commands look for it, or as it is typed.
-        passphrase=lambda role: access.for_roles((role,)).secrets("new passphrase", f"{role} keys"),
+        passphrase=lambda role: access.for_role(role).secrets("new passphrase", f"{role} keys"),
         **options,
     )
     now, previous = moment(), releases.needed_keyset(store)

@@ -300,7 +300,7 @@ def _find_signed(work: Work) -> Documents | None:
     Raises:
         PassphraseFault: ``passphrase.none``: one has to be signed again.
     """
-    has_key = any("card" in key.roles for key in work.store.state.keys)
+    has_key = any(key.role == "card" for key in work.store.state.keys)
     if not has_key or (is_withdrawn(work) and not _is_switched_off(work)):
         return None
     if not work.config.cards:
@@ -488,7 +488,7 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
     for step in agenda.steps(state, work.config.timeline, work.now):
         if step.due is not None or step.action != "activate":
             continue
-        active = [key for key in state.active_keys(step.role) if key.succeeds(step.key)]
+        active = [key for key in state.active_keys(step.key.role) if key.succeeds(step.key)]
         begun = [key.times.activated or key.created for key in active if not key.times.replaced]
         if all(time <= turned for time in begun):  # so it waits for nothing else
             message = f"publish your card with a key set that lists the next key, {step.key.named}"

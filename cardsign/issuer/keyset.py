@@ -236,7 +236,7 @@ def _listed(
         start = entry.nbf
         end = entry.exp if entry.exp >= until.timestamp() else end
     holder = record.holder or (entry.holder if entry else DEFAULT_HOLDER)
-    roles = tuple(role for role in ROTATING if role in record.roles)
+    roles = tuple(role for role in ROTATING if role == record.role)
     return IssuerKey(record.public, roles, holder, start, end)
 
 
@@ -561,7 +561,8 @@ def accept_keyset(
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
     store, keysets, data = work.store, kept_keysets(work.store), write_draft(statement)
-    if statement.digest not in {keyset.digest for keyset in keysets}:
+    is_new = statement.digest not in {keyset.digest for keyset in keysets}
+    if is_new:
         with _advising(store, statement, name):
             statements.check_step(statement, keysets[-1] if keysets else None)
         if is_overtaken:
@@ -571,12 +572,13 @@ def accept_keyset(
             _check_still_right(work, statement, name, f"{both}cardsign keys rotate")
         if not is_root_holder(store):
             check_publishable(work, keyset=data)
-    return keep_keyset(store, statement, data, now=work.now)
+    keep_keyset(store, statement, data, now=work.now)
+    return is_new
 
 
 def is_root_holder(store: KeyStore) -> bool:
     """Say whether a store has no release key, so that another one publishes."""
-    return not any("release" in key.roles for key in store.state.keys)
+    return not any(key.role == "release" for key in store.state.keys)
 
 
 # The gap of the statement that is due.
@@ -640,7 +642,7 @@ def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
     needed = [
         role
         for role in ROTATING
-        if any(role in key.roles for key in keys)
+        if any(key.role == role for key in keys)
         and not any(newest.lists(key.thumbprint, role) for key in keys if key.state == "active")
     ]
     stolen = [key for key in keys if key.revoked_because == "compromised"]
@@ -811,7 +813,7 @@ class IssuerPlan:
 def _has_cards_alone(place: StorePlace) -> bool:
     """Return whether a key store has signed cards, and is nobody's issuer yet."""
     state = open_store(place).state
-    return not state.keysets and all(key.roles == ("card",) for key in state.keys)
+    return not state.keysets and all(key.role == "card" for key in state.keys)
 
 
 def init_issuer(
@@ -857,7 +859,7 @@ def init_issuer(
     with _written(plan.recovery_out, text):
         for role, key in private.items():
             holding = roots if role == "root" else store
-            holding.add_key(key, passphrases[role], now=now, roles=(role,), holder=_OWNER)
+            holding.add_key(key, passphrases[role], now=now, role=role, holder=_OWNER)
     work = Work(store, now, access=passphrases["release"])
     root = RootKey(private["root"].public, _OWNER)
     draft = draft_keyset(
@@ -897,24 +899,22 @@ def write_settings(
 def make_recovery_key(passphrase: bytes) -> tuple[PrivateKey, bytes]:
     """Make a recovery key, and the encrypted text of it that its holder gets."""
     private = PrivateKey.generate("ES256")
-    return private, seal(private.to_pkcs8_der(), passphrase, private.public)
+    return private, seal(private, passphrase)
 
 
 def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
     """Open a recovery key that was printed or written by ``init``.
 
     Raises:
-        StoreFault: ``keystore.corrupt``.
-        PassphraseFault: ``passphrase.wrong``.
         FileFault: It cannot be read.
+        LocalFault: As :func:`cardsign.keys.passphrases.open_envelope`.
     """
     data = read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES)
     try:
-        pkcs8, label = open_envelope(data, passphrase)
-    except (errors.StoreFault, errors.PassphraseFault) as fault:
+        return open_envelope(data, passphrase)
+    except errors.LocalFault as fault:
         fault.finding = fault.finding.at(str(file))
         raise
-    return PrivateKey.from_pkcs8_der(pkcs8, kid=label["kid"])
 
 
 def recover(
@@ -955,7 +955,7 @@ def recover(
     holder = previous.root.keys[0].holder
     old, secret = recovery()
     quorum = _find_recovery_keys(previous, old)
-    present = {role for key in store.state.keys for role in key.roles}
+    present = {key.role for key in store.state.keys}
     missing = [role for role in ROTATING if role not in present]
     # Everything is asked before anything is written, so that a slip leaves nothing half made.
     secrets, envelope = {role: passphrase(role) for role in (*missing, "root")}, b""
@@ -973,7 +973,7 @@ def recover(
         draft = draft_next(content, previous, now=now, recovery=True, state=store.state)
     signed = with_signatures(draft, [old, root])
     with _written(new_recovery_out, envelope):
-        record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
+        record = store.add_key(root, secrets["root"], now=now, role="root", holder=holder)
     return signed, record
 
 
@@ -984,7 +984,7 @@ def _replace_lost_keys(
     for role, passphrase in passphrases.items():
         holder = next((key.holder for key in previous.keys if role in key.roles), None)
         private = PrivateKey.generate("ES256")
-        work.store.add_key(private, passphrase, now=work.now, roles=(role,), holder=holder)
+        work.store.add_key(private, passphrase, now=work.now, role=role, holder=holder)
     listed = {key.public.thumbprint for key in previous.keys} if passphrases else set()
     return listed - {key.thumbprint for key in work.store.state.keys}
 

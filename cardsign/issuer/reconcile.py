@@ -68,7 +68,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
     is_recovering = keyset is not None and history.awaits_recovery(state, keyset)
     if keyset is not None:
         yield from _find_unkept_keysets(work)
-        if history.follow_events(store, state):
+        if history.follow_events(state, history.kept_keysets(store)):
             follow = partial(_accept_keyset, work, keyset)
             yield Gap("bring the keys up to date with the newest keyset", close=follow)
         yield from _find_unlisted_roots(work, keyset)
@@ -190,11 +190,11 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
         else:
             message = step.what
             if step.key.is_stolen:
-                variable = ledger.passphrase_variable(step.role)
+                variable = ledger.passphrase_variable(step.key.role)
                 message += f", under a new passphrase: type it when asked, or set {variable}"
             until = None if step.key.state == "active" else now
             close = partial(_make_key, work, step)
-            yield Gap(message, key_holder(step.role), until=until, close=close)
+            yield Gap(message, key_holder(step.key.role), until=until, close=close)
 
 
 def _has_turned(work: Work, key: ledger.KeyRecord) -> bool:
@@ -230,19 +230,19 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
         StoreFault: ``keystore.same_custody``: with this passphrase a thief would have it.
     """
     store, key = work.store, step.key
-    access, seq = work.access_for(step.role), store.state.seq
+    access, seq = work.access_for(key.role), store.state.seq
     if key.private == "held" and not key.is_stolen:
-        secret = access.passphrase(key.custody, f"{step.role} keys")
+        secret = access.passphrase(key.custody, f"{key.role} keys")
         with suppress(errors.FileMissing):  # a key whose file is not here cannot tell
             store.signer(key, secret)
     else:
         stolen = " (not the stolen one)" if key.is_stolen else ""
-        secret = access.secrets("new passphrase", f"{step.role} keys{stolen}")
+        secret = access.secrets("new passphrase", f"{key.role} keys{stolen}")
     alg = next(alg for alg in SIGNING_ALGORITHMS if alg == key.alg)
     private = PrivateKey.generate(alg)
-    new = store.add_key(private, secret, now=work.now, roles=(step.role,), expect_seq=seq)
+    new = store.add_key(private, secret, now=work.now, role=key.role, expect_seq=seq)
     access.remember(new.custody, secret)
-    return [f"made {new.named}, the next {new.alg} {step.role} key"]
+    return [f"made {new.named}, the next {new.alg} {new.role} key"]
 
 
 # The loop.

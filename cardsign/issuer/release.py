@@ -197,7 +197,7 @@ def find_release_gap(
         withdraws: Withdraw the cards of the agent.
     """
     keyset, previous = work.keyset, work.release
-    if keyset is None or not any("release" in key.roles for key in work.store.state.keys):
+    if keyset is None or not any(key.role == "release" for key in work.store.state.keys):
         return
     own = {keyset.origins[0] + work.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)}
     listed = {card.url for card in previous.cards} if previous and withdraws else set()
@@ -323,7 +323,7 @@ def open_signers(work: Work, roles: tuple[Role, ...], thumbprints: set[str]) -> 
         work.store.signer(record, work.access)
         for record in work.store.state.keys
         if record.thumbprint in thumbprints
-        and set(roles).intersection(record.roles)
+        and record.role in roles
         and record.state in ("active", "retiring")
     )
 
@@ -378,7 +378,7 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
     if keyset and roots and not history.unlisted_roots(state, keyset):  # else a recovery waits
         gap = _make_root_gap(work, keyset, ", ".join(key.named for key in roots))
         # No release can stop a thief whom no release key opposes; the recovery key does.
-        can_tell = any("release" in key.roles and key.state not in ENDED for key in state.keys)
+        can_tell = any(key.role == "release" and key.state not in ENDED for key in state.keys)
         gaps.insert(len(gaps) if can_tell else 0, gap)
     yield from gaps
     yield from publishing.find_removal_gap(work)

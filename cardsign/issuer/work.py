@@ -107,7 +107,7 @@ class Work:
         """Return what keys of a role may use."""
         access = self.access
         access = Access.by_passphrase(access) if isinstance(access, bytes) else access
-        return access.for_roles((role,))
+        return access.for_role(role)
 
     def command(self, words: str) -> str:
         """Return a command for the same key store, as a person types it."""

@@ -19,7 +19,7 @@ from cardsign.errors import KeyRefused, StoreFault
 from cardsign.jose.jwk import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import ledger
-from cardsign.keys.ledger import ENDED, ROTATING, Event, KeyRecord, KeyState, Role, StoreState
+from cardsign.keys.ledger import ENDED, Event, KeyRecord, KeyState, Role, StoreState
 from cardsign.times import second, stamp
 
 Action = Literal["activate", "retire", "generate"]
@@ -27,6 +27,7 @@ Action = Literal["activate", "retire", "generate"]
 #: One rotation ends before the next begins.
 _URGENCY: Final = ("retire", "activate", "generate")
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 #: Seconds of one setting; more than ten years are a slip of the pen.
 _Seconds = Annotated[int, Field(strict=True, ge=0, le=10 * 365 * 24 * 3600, description="seconds")]
@@ -86,7 +87,7 @@ def cards_to_sign(state: StoreState, now: datetime) -> tuple[ledger.PublishedCar
     """
     over = ("retiring", *ENDED)
     silent = {key.kid for key in state.keys if key.state in over and not key.signs_at(now)}
-    retiring = [key for key in state.keys if key.state == "retiring" and "card" in key.roles]
+    retiring = [key for key in state.keys if key.state == "retiring" and key.role == "card"]
     waiting = [card for key in retiring for card in ledger.unsigned_cards(state, key)]
     waiting += [card for card in ledger.published_cards(state) if not silent.isdisjoint(card.kids)]
     return tuple(dict.fromkeys(waiting))
@@ -100,7 +101,7 @@ def enter(
     public: PublicKey,
     *,
     custody: str,
-    roles: tuple[Role, ...] = ("card",),
+    role: Role = "card",
     holder: str | None = None,
     blob: str | None = None,
 ) -> list[Event]:
@@ -115,21 +116,21 @@ def enter(
         StoreFault: ``keystore.same_custody``: it was stolen.
         KeyRefused: ``key.unsupported``: it is to sign statements, and is not for ES256 or RS256.
     """
-    if public.alg not in STATEMENT_ALGORITHMS and tuple(roles) != ("card",):
-        message = f"a key for {public.alg} signs cards alone, not as {' and '.join(roles)}"
+    if public.alg not in STATEMENT_ALGORITHMS and role != "card":
+        message = f"a key for {public.alg} signs cards alone, not as {role}"
         hint = "Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256."
         raise KeyRefused("key.unsupported", message, hint=hint)
-    beside = [key for key in state.keys if {*ROTATING}.intersection(roles, key.roles)]
+    beside = [key for key in state.keys if key.rotates and key.role == role]
     begins = "active"
     if any(key.alg == public.alg for key in beside):
         begins = "generated" if state.keysets else "prepublished"
     holder = holder or next((key.holder for key in reversed(beside) if key.holder), None)
     if (group := ledger.custody_group(custody)) in state.stolen:
-        variable = ledger.passphrase_variable(roles[0])
+        variable = ledger.passphrase_variable(role)
         message = f"the keys kept there are stolen ({group}), so no new key may be"
-        hint = f"Set {variable} to a new passphrase of the {roles[0]} keys, or name another signer."
+        hint = f"Set {variable} to a new passphrase of the {role} keys, or name another signer."
         raise StoreFault("keystore.same_custody", message, hint=hint)
-    event = {"event": "entered", "public": public.jwk(), "roles": list(roles), "custody": custody}
+    event = {"event": "entered", "public": public.jwk(), "roles": [role], "custody": custody}
     named = {"holder": holder, "blob": blob}
     return [event | {"state": begins} | {name: text for name, text in named.items() if text}]
 
@@ -156,8 +157,8 @@ def revoke(state: StoreState, name: str, *, reason: ledger.RevocationReason) -> 
     ]
     if key.state == "retired":
         lost.append(key)
-    cards = [other for other in lost if "card" in other.roles]
-    ended = cards or [other for other in lost if "release" in other.roles]
+    cards = [other for other in lost if other.role == "card"]
+    ended = cards or [other for other in lost if other.role == "release"]
     theft: list[Event] = [{"event": "stolen", "custody": key.group}] if is_new else []
     return theft + [move(other, "revoked", reason=reason) for other in ended]
 
@@ -169,7 +170,7 @@ def end_told_releases(state: StoreState, revoked: Collection[str]) -> list[Event
         for key in state.keys
         if key.is_stolen
         and key.state not in ENDED
-        and "release" in key.roles
+        and key.role == "release"
         and all(
             other.thumbprint in revoked
             for other in state.keys
@@ -187,7 +188,7 @@ def replace_key(state: StoreState, names: Collection[str]) -> list[Event]:
     keys = [state.find(name) for name in names]
     for key in keys:
         if key.state != "active" or not key.rotates:
-            message = f"a {key.roles[0]} key that is {key.state} is not rotated"
+            message = f"a {key.role} key that is {key.state} is not rotated"
             raise StoreFault("keystore.illegal_transition", message)
     chosen = keys or [key for key in state.keys if key.state == "active" and key.rotates]
     return [
@@ -224,11 +225,9 @@ def record_publication(
 
 def list_copied(state: StoreState) -> list[KeyRecord]:
     """Return the stolen keys that stand in key sets which others hold."""
-    return [
-        key
-        for key in state.keys
-        if key.revoked_because == "compromised" and key.is_given_out and key.times.dropped is None
-    ]
+    stolen = [key for key in state.keys if key.revoked_because == "compromised"]
+    given_out = [key for key in stolen if key.role == "card" and key.times.prepublished]
+    return [key for key in given_out if key.times.dropped is None]
 
 
 def record_key_set(state: StoreState) -> list[Event]:
@@ -263,16 +262,11 @@ class Step:
     due: datetime | None
 
     @property
-    def role(self) -> Role:
-        """The role in which the key rotates."""
-        return next(role for role in ROTATING if role in self.key.roles)
-
-    @property
     def what(self) -> str:
         """What is to be done, in words: ``retire card key K``."""
         if self.action == "generate":
-            return f"make the next {self.key.alg} {self.role} key"
-        return f"{self.action} {self.role} key {self.key.kid}"
+            return f"make the next {self.key.alg} {self.key.role} key"
+        return f"{self.action} {self.key.role} key {self.key.kid}"
 
     def is_due(self, now: datetime) -> bool:
         """Return whether it can and should be done at `now`."""
@@ -282,10 +276,8 @@ class Step:
 def steps(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple[Step, ...]:
     """Return every step ahead, the next one first; one for each key at most."""
 
-    def order(step: Step) -> tuple[bool, bool, float, int]:
-        ready = step.is_due(now)
-        when = step.due.timestamp() if step.due and not ready else 0.0
-        return not ready, step.due is None, when, _URGENCY.index(step.action)
+    def order(step: Step) -> tuple[datetime, int]:
+        return max(step.due or _NEVER, now), _URGENCY.index(step.action)
 
     return tuple(sorted(_steps(state, settings), key=order))
 
@@ -308,7 +300,7 @@ def find_wait(
     state: StoreState, key: KeyRecord, action: Action, settings: TimelineSettings
 ) -> tuple[str, datetime | None]:
     """Return what a step waits for, in words, and until when; None if nobody can know that yet."""
-    times, settled, is_card = key.times, settings.as_published(state), "card" in key.roles
+    times, settled, is_card = key.times, settings.as_published(state), key.role == "card"
     # A key signs as long as its successor needs, and stays in the JWK Set as long as caches may
     # hold a card that it has signed: some verifiers give up at the first key they cannot find.
     match action:

@@ -131,47 +131,37 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
     return check_release(release, named[0], None, now=issued, skew=skew)
 
 
-def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now: datetime) -> bool:
-    """Keep a statement as the newest one, and return whether it is new to this key store.
-
-    The keys that waited for it to list them may be published from then on. Those that it revokes
-    are revoked here too, and so are those that an earlier one listed and it does not: where another
-    copy of the key store has retired them, this one must not list them again.
+def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now: datetime) -> None:
+    """Keep a statement as the newest one, if it is new to this key store, and follow it.
 
     Raises:
         StatementRefused: It does not follow the newest, or too few have signed it.
         StoreFault: ``file.busy``, or as :func:`kept_keysets`.
     """
-    blob, is_new = digest_of(data), True
+    blob = digest_of(data)
 
     def decide(state: StoreState) -> list[Event]:
-        nonlocal is_new
         earlier = kept_keysets(store)
-        is_new = statement.digest not in {keyset.digest for keyset in earlier}
-        if not is_new:
-            return _follow(state, earlier[-1], earlier)
+        if statement.digest in {keyset.digest for keyset in earlier}:
+            return follow_events(state, earlier)
         keysets.check_step(statement, earlier[-1] if earlier else None)
         number = {"epoch": statement.epoch, "version": statement.version}
         event = {"event": "keyset", **number, "digest": statement.digest, "blob": blob}
-        return [event, *_follow(state, statement, earlier)]
+        return [event, *follow_events(state, (*earlier, statement))]
 
     store.commit(decide, now=now, blobs={statement_blob(blob): data})
-    return is_new
 
 
-def follow_events(store: KeyStore, state: StoreState) -> list[Event]:
-    """Return what brings the keys up to date with the newest keyset, which may list a later one."""
-    kept = kept_keysets(store)
-    return _follow(state, kept[-1], kept) if kept else []
+def follow_events(state: StoreState, kept: Sequence[KeysetStatement]) -> list[Event]:
+    """Return what brings the keys up to date with the newest keyset, which is the last.
 
-
-def _follow(
-    state: StoreState, statement: KeysetStatement, earlier: Sequence[KeysetStatement]
-) -> list[Event]:
-    """Return which keys may be published now that a statement is kept, and which are over."""
-    listed = {key.public.thumbprint for key in statement.keys}
-    listed_before = {key.public.thumbprint for keyset in earlier for key in keyset.keys}
-    over = statement.revoked | (listed_before - listed)
+    The keys that waited for it to list them may be published from then on. Those that it revokes
+    are revoked here too, and so are those that an earlier one listed and it does not: where another
+    copy of the key store has retired them, this one must not list them again.
+    """
+    listed = {key.public.thumbprint for key in kept[-1].keys}
+    listed_before = {key.public.thumbprint for keyset in kept for key in keyset.keys}
+    over = kept[-1].revoked | (listed_before - listed)
     events: list[Event] = []
     for key in state.keys:
         if key.state == "generated" and key.thumbprint in listed:
@@ -219,18 +209,18 @@ def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
     if any(key.public.thumbprint not in ours for key in (keyset.keys if keyset else ())):
         return False
     revoked = [
-        (key.times.revoked, key.revoked_because != "ceased", key.roles)
+        (key.times.revoked, key.revoked_because != "ceased", key.role)
         for key in online
         if key.times.revoked is not None
     ]
-    last = {role: goes_on for _, goes_on, roles in sorted(revoked) for role in roles}
+    last = {role: goes_on for _, goes_on, role in sorted(revoked)}
     return all(key.state in ENDED for key in online) and bool(last) and not any(last.values())
 
 
 def unlisted_roots(state: StoreState, keyset: KeysetStatement) -> tuple[KeyRecord, ...]:
     """Return the root keys of a store that a keyset does not list, as while a recovery waits."""
     listed = {key.public.thumbprint for key in keyset.root.keys}
-    roots = (key for key in state.keys if "root" in key.roles and key.state == "active")
+    roots = (key for key in state.keys if key.role == "root" and key.state == "active")
     return tuple(key for key in roots if key.thumbprint not in listed)
 
 

@@ -6,20 +6,19 @@ Each is read as what it is, by cryptography and joserfc, or refused with what to
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import PublicKeyAlgorithmOID
 
@@ -100,18 +99,12 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
 _INTEGER: Final = 0x02  # tags of DER
 _OCTETS: Final = 0x04
 _NAME: Final = 0x06
-# Object identifiers by which an encrypted PKCS #8 says how to open it (PBES2, RFC 8018), in DER.
-_SCRYPT: Final = bytes.fromhex("2b06010401da47040b")
-#: What it may cost to open one; OpenSSL itself writes 2,048 rounds, other tools up to a million.
-_MAX_ROUNDS: Final = 10_000_000
-_MAX_SCRYPT_BYTES: Final = 1024**3
-_HASHES: Final[Mapping[bytes, Callable[[], hashes.HashAlgorithm]]] = {
-    b"": hashes.SHA1,  # RFC 8018 A.2: the default
-    bytes.fromhex("2a864886f70d0207"): hashes.SHA1,
-    bytes.fromhex("2a864886f70d0209"): hashes.SHA256,
-    bytes.fromhex("2a864886f70d020a"): hashes.SHA384,
-    bytes.fromhex("2a864886f70d020b"): hashes.SHA512,
-}
+#: What it may cost to open one, in rounds, or for scrypt in blocks of 128 bytes, so at most 1 GiB.
+#: OpenSSL itself writes 2,048 rounds, other tools up to a million.
+_MAX_COST: Final = 2**23
+# Object identifiers by which an encrypted PKCS #8 says how to open it (RFC 8018), in DER: PBKDF2
+# with HMAC-SHA-256, which OpenSSL and others use unless told otherwise, and the ciphers.
+_PBKDF2: Final = [bytes.fromhex("2a864886f70d01050c"), bytes.fromhex("2a864886f70d0209")]
 _CIPHERS: Final = {
     bytes.fromhex("608648016503040102"): (AES, 16),
     bytes.fromhex("608648016503040116"): (AES, 24),
@@ -124,22 +117,19 @@ def _refuse_costly(der: bytes) -> None:
     """Refuse a PKCS #8 or PKCS #12 that would take minutes, or all memory, to open.
 
     Wherever a key is derived from a passphrase, the costs follow the salt: the rounds, or what
-    scrypt calls N, r and p; the length of the key may come after them.
+    scrypt calls N, r and p. (The length of the key, which may come after them, is rare.)
     """
-    runs: list[list[int]] = []
+    costs: list[int] = []
     is_after_salt = False
     for tag, content in _primitives(der, nested=True):
         if tag == _OCTETS:
-            runs.append([])
+            costs.append(1)
             is_after_salt = True
         elif tag == _INTEGER and is_after_salt:
-            runs[-1].append(int.from_bytes(content))
+            costs[-1] *= max(int.from_bytes(content), 1)
         elif tag:  # else the end of a value whose length was not said
             is_after_salt = False
-    # Together: a PKCS #12 may hold hundreds of parts, each with a key of its own.
-    rounds = sum(costs[0] for costs in runs if 0 < len(costs) < 3)
-    scrypt_bytes = sum(128 * math.prod(costs[:3]) for costs in runs if len(costs) > 2)
-    if rounds > _MAX_ROUNDS or scrypt_bytes > _MAX_SCRYPT_BYTES:
+    if sum(costs) > _MAX_COST:  # together: a PKCS #12 may hold hundreds of parts
         message = "to open this encrypted key costs more than any honest one does"
         raise KeyRefused("key.unsupported", message, hint=_ENCRYPT_ANEW)
 
@@ -150,27 +140,20 @@ def _decrypt(der: bytes, password: bytes) -> bytes:
     cryptography does not say what an RSA key in it is for.
     """
     values: dict[int, list[bytes]] = {}
-    for tag, content in _primitives(der):
+    for tag, content in _primitives(der, nested=False):
         values.setdefault(tag, []).append(content)
-    names = values.get(_NAME, [b""])
-    numbers = [int.from_bytes(number) for number in values.get(_INTEGER, ())]
-    hash_name = names[2] if len(names) > 3 else b""
-    if names[-1] not in _CIPHERS or hash_name not in _HASHES:
+    names = values[_NAME]
+    if names[1:3] != _PBKDF2 or names[-1] not in _CIPHERS:
         message = "an RSA key that is encrypted in this way may be for RSASSA-PSS alone"
         raise KeyRefused("key.unsupported", message, hint=_ENCRYPT_ANEW)
     salt, initial, ciphertext = values[_OCTETS]
     algorithm, size = _CIPHERS[names[-1]]
-    if names[1] == _SCRYPT:
-        n, r, p = numbers[:3]
-        key = Scrypt(salt=salt, length=size, n=n, r=r, p=p).derive(password)
-    else:
-        key = PBKDF2HMAC(_HASHES[hash_name](), size, salt, numbers[0]).derive(password)
+    rounds = int.from_bytes(values[_INTEGER][0])
+    key = PBKDF2HMAC(SHA256(), size, salt, rounds).derive(password)
     return Cipher(algorithm(key), CBC(initial)).decryptor().update(ciphertext)
 
 
-def _primitives(
-    der: bytes, depth: int = 64, *, nested: bool = False
-) -> Iterator[tuple[int, bytes]]:
+def _primitives(der: bytes, *, nested: bool, depth: int = 64) -> Iterator[tuple[int, bytes]]:
     """Yield the tag and the content of each primitive value in DER.
 
     With `nested` also what is in an OCTET STRING, and then that itself. The DER need not be
@@ -189,7 +172,7 @@ def _primitives(
             size = int.from_bytes(der[2:start])
         content, der = der[start : start + size], der[start + size :]
         if tag & 0x20 or (nested and tag == _OCTETS and content.startswith(b"\x30")):
-            yield from _primitives(content, depth - 1, nested=nested)
+            yield from _primitives(content, nested=nested, depth=depth - 1)
         if not tag & 0x20:
             yield tag, content
 
@@ -245,12 +228,11 @@ def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
     if len(named) == 1:
         only: Mapping[str, Json] = named[0]
         return only
-    if named and kid is not None:
-        message = f"{len(named)} keys of this JWK Set have the kid {kid!r}, expected one"
-        raise KeyRefused("key.malformed", message, hint="Leave the others out of it.")
-    message = f"this is a JWK Set of {len(jwks)} keys, expected one"
     kids = [jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)]
-    raise KeyRefused("key.malformed", message, hint=f"Name one: --kid {kids[0]}." if kids else "")
+    message = f"this is a JWK Set of {len(jwks)} keys, expected one"
+    message += f" of the kid {kid!r}" if kid in kids else ""
+    hint = f"Name one: --kid {kids[0]}." if kids and kid not in kids else ""
+    raise KeyRefused("key.malformed", message, hint=hint)
 
 
 def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:

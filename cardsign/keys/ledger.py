@@ -121,7 +121,7 @@ class KeyRecord:
 
     public: PublicKey
     state: KeyState
-    roles: tuple[Role, ...]
+    role: Role
     custody: str
     created: datetime
     holder: str | None = None
@@ -168,23 +168,18 @@ class KeyRecord:
 
     @property
     def named(self) -> str:
-        """The key as messages name it: its roles, and a short kid."""
-        return f"{' and '.join(self.roles)} key {short_kid(self.kid)}"
-
-    @property
-    def is_given_out(self) -> bool:
-        """Whether it may be in key sets that others hold."""
-        return "card" in self.roles and self.times.prepublished is not None
+        """The key as messages name it: its role, and a short kid."""
+        return f"{self.role} key {short_kid(self.kid)}"
 
     @property
     def rotates(self) -> bool:
         """Whether it is an online key, which a successor replaces by the timeline."""
-        return any(role in ROTATING for role in self.roles)
+        return self.role in ROTATING
 
     def succeeds(self, other: KeyRecord) -> bool:
-        """Return whether only one of two may be active: they share algorithm and rotating role."""
-        shared = {*ROTATING}.intersection(self.roles, other.roles)
-        return self.thumbprint != other.thumbprint and self.alg == other.alg and bool(shared)
+        """Return whether this is another key of the same role and algorithm."""
+        is_like = (self.role, self.alg) == (other.role, other.alg)
+        return is_like and self.thumbprint != other.thumbprint
 
     def signs_at(self, now: datetime) -> bool:
         """Return whether it signs: it is active, or retiring and not yet done."""
@@ -314,11 +309,11 @@ class StoreState:
 
     def active_keys(self, role: Role = "card") -> tuple[KeyRecord, ...]:
         """Return the active keys of a role, oldest first."""
-        return tuple(key for key in self.keys if key.state == "active" and role in key.roles)
+        return tuple(key for key in self.keys if key.state == "active" and key.role == role)
 
     def signing_keys(self, now: datetime) -> tuple[KeyRecord, ...]:
         """Return the card keys that sign at `now`, the longest known to peers first."""
-        signing = [key for key in self.keys if "card" in key.roles and key.signs_at(now)]
+        signing = [key for key in self.keys if key.role == "card" and key.signs_at(now)]
         return tuple(sorted(signing, key=lambda key: key.times.activated or key.created))
 
     def published_keys(self) -> tuple[KeyRecord, ...]:
@@ -326,7 +321,7 @@ class StoreState:
 
         Card keys only: a reader of a JWK Set would let any key of it sign a card.
         """
-        return tuple(key for key in self.keys if key.state in PUBLISHED and "card" in key.roles)
+        return tuple(key for key in self.keys if key.state in PUBLISHED and key.role == "card")
 
     def jwks(self) -> JwkSet:
         """Return the public keys to publish, oldest first."""
@@ -466,13 +461,13 @@ def _check_values(members: Mapping[str, Any]) -> None:
 
 def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
     public = PublicKey.from_jwk(event["public"], algorithms=SIGNING_ALGORITHMS)
-    roles, blob, custody = tuple(event["roles"]), event.get("blob"), str(event["custody"])
+    roles, blob, custody = event["roles"], event.get("blob"), str(event["custody"])
     is_sealed = custody.startswith("file:")
     if is_sealed is (blob is None) or event["state"] not in ("generated", "prepublished", "active"):
         raise ValueError("`custody` or `state` is none in which a key begins")
-    if not roles or roles != tuple(role for role in ROLES if role in roles):
-        raise ValueError(f"`roles` is no list in the order {', '.join(ROLES)}")
-    key = KeyRecord(public, event["state"], roles, custody, at, event.get("holder"), blob=blob)
+    if roles not in ([role] for role in ROLES):
+        raise ValueError(f"`roles` is no list of one of {', '.join(ROLES)}")
+    key = KeyRecord(public, event["state"], roles[0], custody, at, event.get("holder"), blob=blob)
     if key.rotates and key.state != "generated":
         key = key.at(prepublished=at)
     if key.state == "active":
@@ -586,7 +581,7 @@ def _marked(state: StoreState, at: datetime) -> StoreState:
     for key in state.keys:
         is_in = [key.kid in publication.kids for publication in newest]
         if key.state not in ENDED:
-            drains = bool(newest) and key.state == "retiring" and "card" in key.roles
+            drains = bool(newest) and key.state == "retiring" and key.role == "card"
             relieved = drains and not (unsigned_cards(state, key) or signed_cards(state, key))
             seen = _since(key.times.seen, bool(newest) and all(is_in), at)
             key = key.at(seen=seen, relieved=_since(key.times.relieved, relieved, at))

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -76,8 +77,7 @@ def read_passphrase(
     if is_new:
         check_strength(passphrase, place)
         if not place and ask(source.prompt, "The same again: ") != passphrase:
-            hint = "Type the same one twice."
-            raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
+            raise PassphraseFault("passphrase.unfit", "the two passphrases differ")
     if not passphrase:
         raise PassphraseFault("passphrase.none", "the passphrase is empty")
     return passphrase
@@ -87,21 +87,18 @@ def check_strength(passphrase: bytes, source: str = "") -> None:
     """Refuse (``passphrase.unfit``) what is too short for a new key; its strength is unknown."""
     if len(passphrase) < MIN_BYTES:
         message = f"the passphrase is shorter than {MIN_BYTES} characters"
-        hint = f"Use at least {MIN_BYTES} characters, best a random one from a password manager."
-        raise PassphraseFault("passphrase.unfit", message, path=source, hint=hint)
+        raise PassphraseFault("passphrase.unfit", message, path=source)
 
 
 def ask(prompt: Prompt | None, question: str, *, name: str = "passphrase", hint: str = "") -> bytes:
     """Return what a person types; ``passphrase.none`` where nobody does."""
+    problem = "was given, and there is no terminal to ask on"
+    if prompt is not None:
+        problem = "could be read there"
+        with suppress(EOFError, UnicodeError):
+            return os.fsencode(prompt(question))
     place = question.removesuffix(": ")
-    if prompt is None:
-        message = f"no {name} was given, and there is no terminal to ask on"
-        raise PassphraseFault("passphrase.none", message, path=place, hint=hint)
-    try:
-        return os.fsencode(prompt(question))
-    except (EOFError, UnicodeError) as exc:
-        message = f"no {name} could be read there"
-        raise PassphraseFault("passphrase.none", message, path=place, hint=hint) from exc
+    raise PassphraseFault("passphrase.none", f"no {name} {problem}", path=place, hint=hint)
 
 
 # Sealed private keys, as a key store holds them: scrypt over a passphrase, then AES-256-GCM.
@@ -128,29 +125,28 @@ _COSTS: Final = frozenset(2**power for power in range(1, 18))
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D 8.2; the key is fresh with each salt
 
 
-def seal(pkcs8: bytes, passphrase: bytes, public: PublicKey) -> bytes:
-    """Return the envelope around a private key (PKCS#8 DER), as the bytes of its file.
+def seal(private: PrivateKey, passphrase: bytes) -> bytes:
+    """Return the envelope around a private key, as the bytes of its file.
 
-    The label of `public` is bound to the key, and readable without the passphrase. Not checked:
-    that the passphrase is long enough.
+    Its label is bound to the key, and readable without the passphrase. Not checked: that the
+    passphrase is long enough.
     """
     salt, nonce = os.urandom(16), os.urandom(_NONCE_BYTES)
-    members = _bound_members(label_of(public), SCRYPT_N, salt, nonce)
+    members = _bound_members(label_of(private.public), SCRYPT_N, salt, nonce)
     cipher = AESGCM(_derive(passphrase, salt, SCRYPT_N))
-    ciphertext = encode_base64url(cipher.encrypt(nonce, pkcs8, _canonical(members)))
-    return (json.dumps({**members, "ciphertext": ciphertext}, indent=2) + "\n").encode("ascii")
+    sealed = cipher.encrypt(nonce, private.to_pkcs8_der(), _canonical(members))
+    document = {**members, "ciphertext": encode_base64url(sealed)}
+    return (json.dumps(document, indent=2) + "\n").encode("ascii")
 
 
-def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dict[str, str]]:
-    """Return the private key (PKCS#8 DER) and the label that is bound to it.
-
-    Not checked: that the label is the one expected, or that the private key is that key's; see
-    :func:`open_sealed`.
+def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> PrivateKey:
+    """Return the private key in an envelope, which is the one that its label names.
 
     Raises:
         PassphraseFault: ``passphrase.wrong``: not this passphrase, or the file was changed.
         StoreFault: ``keystore.newer_format``, or ``keystore.corrupt``: malformed, or of an
             unreasonable cost, which is refused before any of it is spent.
+        SignerFault: ``signer.wrong_key``: the envelope holds another key, or none that we accept.
     """
     try:
         members: dict[str, Any] = {
@@ -164,37 +160,22 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dic
         n, salt = int(members["kdf"]["n"]), decode_base64url(members["kdf"]["salt"])
         label = {name: str(members[name]) for name in ("kid", "alg", "thumbprint")}
         bound = _canonical(_bound_members(label, n, salt, nonce))
+        if _canonical(members) != bound or n not in _COSTS or len(nonce) != _NONCE_BYTES:
+            raise ValueError("these members are not what is written here")
     except (JsonRefused, ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise _malformed() from exc
-    if _canonical(members) != bound or n not in _COSTS or len(nonce) != _NONCE_BYTES:
-        raise _malformed()
+        message = f"this is no sealed key of format {FORMAT}, by scrypt at most at our cost"
+        raise StoreFault("keystore.corrupt", message) from exc
     try:
         pkcs8 = AESGCM(_derive(passphrase, salt, n)).decrypt(nonce, ciphertext, bound)
     except InvalidTag as exc:
         message = f"the passphrase does not open key `{label['kid']}`, or its file was changed"
         raise PassphraseFault("passphrase.wrong", message) from exc
-    return pkcs8, label
-
-
-def open_sealed(
-    untrusted_bytes: bytes, public: PublicKey, passphrase: bytes, *, where: str
-) -> PrivateKey:
-    """Return the private key in an envelope, which must be that of `public`.
-
-    Raises:
-        SignerFault: ``signer.wrong_key``: the envelope is, or holds, another key's.
-        StoreFault, PassphraseFault: As :func:`open_envelope`.
-    """
-    pkcs8, label = open_envelope(untrusted_bytes, passphrase)
-    try:
-        private = PrivateKey.from_pkcs8_der(pkcs8, kid=public.kid)
-    except KeyRefused as exc:
-        message = f"the key file holds no acceptable private key: {exc.message}"
-        raise SignerFault("signer.wrong_key", message, path=where) from exc
-    if label != label_of(public) or private.public != public:
-        message = f"the key file holds key {label['kid']!r}, not the private key of {public.kid!r}"
-        raise SignerFault("signer.wrong_key", message, path=where)
-    return private
+    with suppress(KeyRefused):
+        private = PrivateKey.from_pkcs8_der(pkcs8, kid=label["kid"])
+        if label_of(private.public) == label:
+            return private
+    message = f"the key file of {label['kid']!r} does not hold that private key"
+    raise SignerFault("signer.wrong_key", message)
 
 
 def label_of(public: PublicKey) -> dict[str, str]:
@@ -218,9 +199,3 @@ def _canonical(members: Mapping[str, Any]) -> bytes:
 
 def _derive(passphrase: bytes, salt: bytes, n: int) -> bytes:
     return Scrypt(salt=salt, length=32, n=n, r=_R, p=_P).derive(passphrase)
-
-
-def _malformed() -> StoreFault:
-    message = f"this is no sealed key of format {FORMAT}, by scrypt at most at our cost"
-    hint = "Put back the copy that you keep of it."
-    return StoreFault("keystore.corrupt", message, hint=hint)

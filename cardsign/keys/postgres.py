@@ -15,7 +15,7 @@ from typing import Any, Final
 import psycopg
 
 from cardsign.errors import FileMissing, StoreFault
-from cardsign.keys.store import KeyStore, StoreUser
+from cardsign.keys.store import KeyStore
 
 #: The lock is held while the tables are made: ``IF NOT EXISTS`` alone does not survive a race.
 _MAKE: Final = f"""
@@ -39,10 +39,6 @@ _CODES: Final = {
 
 class PostgresStore(KeyStore):
     """A key store in a schema of a PostgreSQL database, 12 or newer."""
-
-    def __init__(self, url: str, user: StoreUser | None = None) -> None:
-        super().__init__(url, user)
-        self.patience = _PATIENCE
 
     def read_lines(self, start: int = 1) -> list[bytes]:
         query = "SELECT line FROM cardsign_line WHERE seq >= %s ORDER BY seq"
@@ -91,12 +87,10 @@ class PostgresStore(KeyStore):
         """A transaction of its own connection, committed unless something is raised."""
         try:
             with psycopg.connect(self.place, connect_timeout=_CONNECT_PATIENCE) as connection:
-                connection.execute(self.patience)
+                connection.execute(_PATIENCE)
                 yield connection
         except psycopg.Error as exc:
             state = exc.sqlstate or ""
             code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
             message = f"the database says: {str(exc).strip().partition(chr(10))[0]}"
-            if code == "keystore.missing":
-                message = "there is no key store here"
             raise StoreFault(code, message, path=self.place) from None

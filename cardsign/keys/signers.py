@@ -12,14 +12,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import os
 import re
-import shlex
 import ssl
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -32,15 +30,9 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key, lo
 from pydantic import AfterValidator, Field
 
 from cardsign import errors, programs
-from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_user
+from cardsign.errors import CardRefused, SignerFault, check_type, of_the_user
 from cardsign.files import USER_FILE, read_secret, user_folder
-from cardsign.jose.jwk import (
-    PRIVATE_LABELS,
-    STATEMENT_ALGORITHMS,
-    encode_base64url,
-    jwk_of,
-    pem_blocks,
-)
+from cardsign.jose.jwk import STATEMENT_ALGORITHMS, encode_base64url, jwk_of
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey, check_answer, raw_from_der
 from cardsign.keys import passphrases
@@ -48,6 +40,7 @@ from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_private_key, import
 from cardsign.keys.ledger import ROLES
 from cardsign.keys.passphrases import PassphraseSource
 from cardsign.tomltext import Table, read_settings
+from cardsign.urls import is_this_machine, parse_url
 
 # What signers may use.
 
@@ -57,7 +50,7 @@ TOKEN_VARIABLES: Final = ("BAO_TOKEN", "VAULT_TOKEN")
 SecretKind = Literal["passphrase", "new passphrase", "pin", "token"]
 
 #: Gives the passphrase, PIN or access token of what is named, such as ``card keys``; raises
-#: :class:`PassphraseFault` where it has none.
+#: PassphraseFault where it has none.
 Secrets: TypeAlias = Callable[[SecretKind, str], bytes]
 
 
@@ -116,10 +109,9 @@ class Access:
         environment = {passphrases.PASSPHRASE_VARIABLE: os.fsdecode(passphrase)}
         return cls(user_secrets(PassphraseSource(environment=environment)))
 
-    def for_roles(self, roles: Iterable[str]) -> Access:
-        """Return the same for keys of these roles: the first with a source of its own decides."""
-        own = (self.by_role[role] for role in roles if role in self.by_role)
-        return replace(self, secrets=next(own, self.secrets))
+    def for_role(self, role: str) -> Access:
+        """Return the same for keys of a role, which may have a source of its own."""
+        return replace(self, secrets=self.by_role.get(role, self.secrets))
 
     def passphrase(self, custody: str, of: str) -> bytes:
         """Return the passphrase of a custody, which is asked for by the name of its keys."""
@@ -250,14 +242,12 @@ class RemoteKey(ABC):
     Attributes:
         FORM: What a URI of this kind is, as a whole.
         EXPECTED: The same in words, for a message.
-        GIVES_DER: Whether signatures for ES256 come in DER.
         parts: The groups of `FORM`, as they stand in the URI.
         public: The key that it is known by; set before it is opened to sign.
     """
 
     FORM: ClassVar[re.Pattern[str]]
     EXPECTED: ClassVar[str]
-    GIVES_DER: ClassVar[bool] = False
 
     public: PublicKey
 
@@ -277,12 +267,6 @@ class RemoteKey(ABC):
             PassphraseFault: A secret is not available.
         """
         answer = self.request_signature(signing_input, self.public.alg)
-        if self.GIVES_DER and self.public.alg == "ES256":
-            try:
-                answer = raw_from_der(answer)
-            except (ValueError, OverflowError) as exc:
-                message = "the answer is not DER of two numbers of 32 bytes"
-                raise SignerFault("signer.failed", message, path=self.uri) from exc
         # A wrong key, version, padding or form is found here, and not by a peer.
         check_answer(self.public, signing_input, answer)
         return answer
@@ -295,22 +279,18 @@ class RemoteKey(ABC):
             KeyRefused: It is weak, or for neither ES256 nor RS256.
         """
         shown = self.request_public()
-        try:
-            if shown.startswith(b"{"):
-                jwk = {**json.loads(shown), "kid": kid or "shown"}
-                native: object = PublicKey.from_jwk(jwk, algorithms=STATEMENT_ALGORITHMS).native
-            elif shown.startswith(b"-----"):
-                native = load_pem_public_key(shown)
-            else:
-                native = load_der_public_key(shown)
-        except (ValueError, UnsupportedAlgorithm) as exc:
-            message = "the answer is no public key for ES256 or RS256"
-            raise SignerFault("signer.no_public", message, path=self.uri) from exc
-        return PublicKey.from_jwk(jwk_of(native), kid=kid, algorithms=STATEMENT_ALGORITHMS)
+        if isinstance(shown, bytes):
+            load = load_pem_public_key if shown.startswith(b"-----") else load_der_public_key
+            try:
+                shown = jwk_of(load(shown))
+            except (ValueError, UnsupportedAlgorithm) as exc:
+                message = "the signer shows no public key for ES256 or RS256"
+                raise SignerFault("signer.no_public", message, path=self.uri) from exc
+        return PublicKey.from_jwk(shown, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
     @abstractmethod
-    def request_public(self) -> bytes:
-        """Ask for the public key: a SubjectPublicKeyInfo in PEM or DER, or a JWK.
+    def request_public(self) -> bytes | Mapping[str, str]:
+        """Ask for the public key: a SubjectPublicKeyInfo in PEM or DER, or a JWK without kid.
 
         Raises:
             SignerFault: ``signer.no_public`` where it is not available this way; as
@@ -319,7 +299,7 @@ class RemoteKey(ABC):
 
     @abstractmethod
     def request_signature(self, signing_input: bytes, alg: str) -> bytes:
-        """Ask for a signature of ``protected.payload``, of which nothing is believed.
+        """Ask for a signature of ``protected.payload`` as JWS wants it; nothing is believed.
 
         Raises:
             SignerFault: ``usage.not_installed``, ``signer.uri``, ``config.not_allowed``,
@@ -334,12 +314,9 @@ class RemoteKey(ABC):
 
 MODULE_VARIABLE: Final = "CARDSIGN_PKCS11_MODULE"
 
-_TOKEN: Final = ("token", "manufacturer", "model", "serial")
 _DIGEST_INFO: Final = bytes.fromhex("3031300d060960864801650304020105000420")  # RFC 8017 9.2
 _KEY_TYPES: Final = {"ES256": "EC", "RS256": "RSA"}
 _LOGGED_IN: Final = threading.Lock()  # a login is the process's, not the session's
-# The last is of a library that cannot be loaded, and no other.
-_ABSENT: Final = ("NoSuchToken", "TokenNotPresent", "DeviceRemoved", "PKCS11Error")
 
 
 class TokenKey(RemoteKey):
@@ -349,7 +326,8 @@ class TokenKey(RemoteKey):
     CKM_RSA_PKCS over our own DigestInfo.
 
     Attributes:
-        token: Label, manufacturer, model and serial number of the token, as far as given.
+        token: CKA_LABEL of the token, or None.
+        serial: Its serial number, or None.
         label: CKA_LABEL of the key, or None.
         id: CKA_ID of the key, or None.
     """
@@ -363,7 +341,8 @@ class TokenKey(RemoteKey):
             hint = f"Set {MODULE_VARIABLE} to the library, and {PIN_VARIABLE} to the PIN."
             refuse_uri("pkcs11:...", "a token's URI names no library and no PIN here", hint)
         super().__init__(uri, access)
-        pairs = read_attributes(uri, self.parts["path"], ";", (*_TOKEN, "object", "id", "type"))
+        names = ("token", "serial", "object", "id", "type")
+        pairs = read_attributes(uri, self.parts["path"], ";", names)
         encoded = dict(pairs)
         if len(encoded) < len(pairs):
             refuse_uri(uri, "an attribute is there twice")
@@ -371,110 +350,71 @@ class TokenKey(RemoteKey):
         values = {name: decode_part(uri, value) for name, value in encoded.items()}
         if values.get("type", "private") != "private":
             refuse_uri(uri, "expected type=private, or no type")
-        self.token = {name: value for name, value in values.items() if name in _TOKEN}
+        self.token, self.serial = values.get("token"), values.get("serial")
         self.label = values.get("object")
-        if not self.token or (self.label is None and self.id is None):
+        if (self.token or self.serial) is None or (self.label is None and self.id is None):
             refuse_uri(uri, "expected a token or its serial, and the object or id of a key")
 
     def request_public(self) -> bytes:
-        """Read the public key object that stands beside the private one."""
+        """Read the public key object that stands beside the private one; empty if there is none."""
         with self._session() as (library, session):
-            key = self._find(library, session, "PUBLIC_KEY")
-            if key.key_type == library.KeyType.RSA:
+            key = self._find(library, session, CLASS=library.ObjectClass.PUBLIC_KEY)
+            if key and key.key_type == library.KeyType.RSA:
                 return bytes(library.util.rsa.encode_rsa_public_key(key))
-            if key.key_type == library.KeyType.EC:
+            if key and key.key_type == library.KeyType.EC:
                 return bytes(library.util.ec.encode_ec_public_key(key))
             return b""
 
     def request_signature(self, signing_input: bytes, alg: str) -> bytes:
         digest = hashlib.sha256(signing_input).digest()
         with self._session() as (library, session):
-            key = self._find(library, session, "PRIVATE_KEY", alg)
+            kind, key_type = library.ObjectClass.PRIVATE_KEY, library.KeyType[_KEY_TYPES[alg]]
+            key = self._find(library, session, CLASS=kind, KEY_TYPE=key_type)
+            if key is None:
+                message = f"the token has no private key for {alg} there"
+                raise SignerFault("signer.no_key", message, path=self.uri)
             if alg == "ES256":
                 return bytes(key.sign(digest, mechanism=library.Mechanism.ECDSA))
             return bytes(key.sign(_DIGEST_INFO + digest, mechanism=library.Mechanism.RSA_PKCS))
 
-    def _module(self) -> str:
-        """Return the library to load, by the user's word."""
+    def _find(self, library: Any, session: Any, **kind: Any) -> Any:
+        """Return the only key of a kind that fits, or None."""
+        expected = {"LABEL": self.label, "ID": self.id, **kind}
+        attributes = {
+            library.Attribute[name]: value for name, value in expected.items() if value is not None
+        }
+        keys = list(session.get_objects(attributes))  # of several, get_key leaves the search open
+        if len(keys) > 1:
+            message = f"{len(keys)} keys on the token fit; name both object and id"
+            raise SignerFault("signer.no_key", message, path=self.uri)
+        return keys[0] if keys else None
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Any, Any]]:
+        """Log in; the one boundary at which the library's exceptions are converted."""
         module = self.access.variable(MODULE_VARIABLE) or ""
         if not os.path.isabs(module):  # a relative one would be the repository's
             message = "no PKCS#11 library is named by the user, by its absolute path"
             hint = f"Set {MODULE_VARIABLE}=/LIBRARY.so."
             raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
-        return module
-
-    @contextmanager
-    def _session(self) -> Iterator[tuple[Any, Any]]:
-        """Log in; the one boundary at which the library's exceptions are converted."""
-        module, library = self._module(), require("pkcs11", extra="pkcs11")
+        library = require("pkcs11", extra="pkcs11")
+        serial = self.serial and self.serial.encode()
         with _LOGGED_IN:
             try:
-                token = self._token(library, module)
+                tokens = library.lib(module)
+                token = tokens.get_token(token_label=self.token, token_serial=serial)
                 with token.open(user_pin=self._pin(library, token)) as session:
                     yield library, session
             except library.PKCS11Error as exc:
-                raise self._fault(exc, module) from exc
+                raise _fault(self.uri, module, type(exc).__name__, str(exc)) from exc
             finally:
                 _forget_errors_of_openssl()
-
-    def _token(self, library: Any, module: str) -> Any:
-        fitting = []
-        for token in library.lib(module).get_tokens():
-            attributes = {  # as a URI would spell them
-                "token": str(token.label),
-                "serial": bytes(token.serial).decode(errors="replace").strip(),
-                "manufacturer": str(token.manufacturer_id),
-                "model": str(token.model),
-            }
-            if self.token.items() <= attributes.items():
-                fitting.append(token)
-        if not fitting:
-            message = "no token of this description is present"
-            hint = "Insert it, or see what is there: pkcs11-tool --module LIBRARY --list-slots."
-            raise SignerFault("signer.unreachable", message, path=self.uri, hint=hint)
-        if len(fitting) > 1:
-            raise self._no_key(f"{len(fitting)} tokens fit; add their serial to the URI")
-        return fitting[0]
 
     def _pin(self, library: Any, token: Any) -> Any:
         if token.flags & library.TokenFlag.PROTECTED_AUTHENTICATION_PATH:
             return library.PROTECTED_AUTH  # typed on the device itself
-        try:
-            return self.access.secrets("pin", f"token {token.label!r}").decode()
-        except UnicodeDecodeError as exc:
-            message = "the PIN is no UTF-8"
-            raise SignerFault("signer.credentials", message, path=self.uri) from exc
-
-    def _find(self, library: Any, session: Any, kind: str, alg: str | None = None) -> Any:
-        """Return the only key that fits."""
-        expected = {"CLASS": library.ObjectClass[kind], "LABEL": self.label, "ID": self.id}
-        if alg is not None:
-            expected["KEY_TYPE"] = library.KeyType[_KEY_TYPES[alg]]
-        attributes = {
-            library.Attribute[name]: value for name, value in expected.items() if value is not None
-        }
-        keys = list(session.get_objects(attributes))
-        if len(keys) == 1:
-            return keys[0]
-        if keys:
-            raise self._no_key(f"{len(keys)} keys on the token fit; name both object and id")
-        if alg is not None:
-            raise self._no_key(f"the token has no private key for {alg} there")
-        message = "the token shows no public key there"
-        raise SignerFault("signer.no_public", message, path=self.uri)
-
-    def _no_key(self, problem: str) -> SignerFault:
-        return SignerFault("signer.no_key", problem, path=self.uri)
-
-    def _fault(self, exc: Exception, module: str) -> SignerFault:
-        name = type(exc).__name__
-        if "Pin" in name:
-            message = (
-                f"the token refuses the PIN ({name}), and after a few wrong ones it locks itself"
-            )
-            return SignerFault("signer.credentials", message, path=self.uri)
-        code = "signer.unreachable" if name in _ABSENT else "signer.failed"
-        return SignerFault(code, f"{module}: {name} {exc}".rstrip(), path=self.uri)
+        # One that is no UTF-8 is none of this token, which says so.
+        return self.access.secrets("pin", f"token {token.label!r}").decode(errors="replace")
 
 
 def _forget_errors_of_openssl() -> None:
@@ -497,15 +437,17 @@ _MAX_WORDS: Final = 200  # characters of a server's own words in a message
 _REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
     "signer.credentials": re.compile(
         "AccessDenied|Expired|Incomplete|InvalidClientToken|InvalidSignature|Unrecognized"
-        "|Credentials|Refresh|PermissionDenied|Forbidden|Unauth|ClientAuthentication"
+        "|Credentials|Refresh|PermissionDenied|Forbidden|Unauth|ClientAuthentication|Pin"
     ),
     "signer.no_key": re.compile(
         "NotFound|InvalidKeyUsage|Disabled|InvalidState|FailedPrecondition|InvalidPath"
-        "|InvalidRequest"
+        "|InvalidRequest|MultipleTokens"
     ),
     "signer.unreachable": re.compile(
         "DeadlineExceeded|Retry|Unavailable|Transport|ServiceRequest|ServiceResponse|VaultDown"
         "|NotInitialized|BadGateway|Connect|Timeout|SSL|Proxy|Endpoint"
+        # The last is of a library that cannot be loaded, and no other.
+        "|NoSuchToken|TokenNotPresent|DeviceRemoved|PKCS11Error"
     ),
     "signer.uri": re.compile("Region"),
 }
@@ -523,15 +465,19 @@ def _converted(uri: str, service: str, *faults: type[Exception]) -> Iterator[Non
     try:
         yield
     except faults as exc:
-        name = _name_refusal(exc)
-        codes = (code for code, names in _REFUSALS.items() if names.search(name))
         words = "; ".join(str(error) for error in getattr(exc, "errors", None) or ())
-        words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
-        message = f"{service} cannot be used: {name}" + (f": {words[:_MAX_WORDS]}" if words else "")
-        raise SignerFault(next(codes, "signer.failed"), message, path=uri) from exc
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise _fault(uri, service, _name_refusal(exc), words) from exc
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
         message = f"the answer is not one of {service}"
         raise SignerFault("signer.failed", message, path=uri) from exc
+
+
+def _fault(uri: str, service: str, name: str, words: str) -> SignerFault:
+    """Return what a refusal of this name means for the user, with a library's own words."""
+    codes = (code for code, names in _REFUSALS.items() if names.search(name))
+    words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
+    message = f"{service} cannot be used: {name}" + (f": {words[:_MAX_WORDS]}" if words else "")
+    return SignerFault(next(codes, "signer.failed"), message, path=uri)
 
 
 def _name_refusal(exc: Any) -> str:
@@ -543,6 +489,11 @@ def _name_refusal(exc: Any) -> str:
         return "KeyDisabled"
     status = {401: "Unauthorized", 403: "Forbidden"}.get(getattr(exc, "status_code", 0))
     return status or type(exc).__name__
+
+
+def _raw_signature(answer: bytes, alg: str) -> bytes:
+    """Return the signature of a service that answers in DER, in the form of JWS."""
+    return raw_from_der(answer) if alg == "ES256" else answer
 
 
 _AWS_ID: Final = r"(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
@@ -557,7 +508,6 @@ class AwsKey(RemoteKey):
     """
 
     FORM = re.compile(rf"awskms:///(?P<id>(?:{_AWS_ARN})?{_AWS_ID})")
-    GIVES_DER = True
     EXPECTED = "awskms:///KEY, the id or ARN of a key; an alias may move to another key"
 
     def request_public(self) -> bytes:
@@ -572,7 +522,7 @@ class AwsKey(RemoteKey):
                 MessageType="DIGEST",
                 SigningAlgorithm=_AWS_ALGORITHMS[alg],
             )
-            return bytes(answer["Signature"])
+            return _raw_signature(bytes(answer["Signature"]), alg)
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -603,14 +553,13 @@ class AzureKey(RemoteKey):
     )
     EXPECTED = "azurekms://VAULT/KEY/VERSION, the version of 32 hex digits"
 
-    def request_public(self) -> bytes:
+    def request_public(self) -> dict[str, str]:
         keys = require("azure.keyvault.keys", extra="azure")
         with self._options() as (vault, options), keys.KeyClient(vault, **options) as client:
             key = client.get_key(self.parts["name"], self.parts["version"]).key
             members = {name: getattr(key, name) for name in ("x", "y", "n", "e")}
             jwk = {name: encode_base64url(value) for name, value in members.items() if value}
-            jwk["kty"] = key.kty.removesuffix("-HSM")
-            return json.dumps(jwk if key.crv is None else {**jwk, "crv": key.crv}).encode()
+            return {**jwk, "kty": key.kty.removesuffix("-HSM"), "crv": key.crv or ""}
 
     def request_signature(self, signing_input: bytes, alg: str) -> bytes:
         crypto = require("azure.keyvault.keys.crypto", extra="azure")
@@ -648,7 +597,6 @@ class GoogleKey(RemoteKey):
         + "".join(f"{folder}/{_GOOGLE_PART}/" for folder in _GOOGLE_FOLDERS)
         + "cryptoKeyVersions/[1-9][0-9]{0,8})"
     )
-    GIVES_DER = True
     EXPECTED = "gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N"
 
     def request_public(self) -> bytes:
@@ -661,7 +609,7 @@ class GoogleKey(RemoteKey):
         with self._client() as client:
             request = {**self.parts, "digest": digest}
             answer = client.asymmetric_sign(request=request, timeout=MAX_SECONDS)
-            return bytes(answer.signature)
+            return _raw_signature(bytes(answer.signature), alg)
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -676,10 +624,6 @@ class GoogleKey(RemoteKey):
 
 
 _VAULT_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_SERVER: Final = re.compile(
-    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?(?:/[!->@-~]*)?"
-)
-_LOOPBACK: Final = ("127.0.0.1", "[::1]", "localhost")
 #: What is asked for; by itself the engine answers in DER, and pads RSA by PSS.
 _VAULT_FORMS: Final = {
     "ES256": {"marshaling_algorithm": "jws"},
@@ -721,8 +665,8 @@ class VaultKey(RemoteKey):
                 **place,
             )
             encoded = str(answer["data"]["signature"]).rpartition(":")[2]  # vault:v1:...
-            standard = encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4)
-            return base64.b64decode(standard, validate=True)  # the JWS form is base64url
+            # Of two alphabets: the JWS form is base64url. What it is not, does not verify.
+            return base64.urlsafe_b64decode(f"{encoded}==")
 
     @contextmanager
     def _engine(self) -> Iterator[tuple[Any, dict[str, str]]]:
@@ -734,8 +678,7 @@ class VaultKey(RemoteKey):
             url=address,
             token=self.access.secrets("token", address).decode("latin-1"),  # as headers are
             namespace=self.access.variable("BAO_NAMESPACE", "VAULT_NAMESPACE"),
-            verify=self.access.variable("BAO_CACERT", "VAULT_CACERT", "BAO_CAPATH", "VAULT_CAPATH")
-            or True,
+            verify=self.access.variable("BAO_CACERT", "VAULT_CACERT") or True,
             timeout=MAX_SECONDS,
             allow_redirects=False,  # the token must not travel on
         )
@@ -745,13 +688,15 @@ class VaultKey(RemoteKey):
 
     def _address(self) -> str:
         address = self.access.variable("BAO_ADDR", "VAULT_ADDR") or ""
-        match = _SERVER.fullmatch(address)
-        if match is None:
+        url = None
+        with suppress(CardRefused):
+            url = parse_url(address)
+        if url is None or url.query:
             message = "BAO_ADDR or VAULT_ADDR names no server by its https URL"
             hint = "Set it: export VAULT_ADDR=https://vault.example:8200."
             raise SignerFault("signer.uri", message, path=self.uri, hint=hint)
-        is_allowed = self.access.policy.insecure_loopback_http and match["host"] in _LOOPBACK
-        if match["scheme"] == "http" and not is_allowed:
+        is_allowed = self.access.policy.insecure_loopback_http and is_this_machine(url.origin.host)
+        if url.origin.scheme == "http" and not is_allowed:
             message = f"{address} is asked without TLS, which would show the token to the network"
             hint = "Use https; for a test server on this machine allow insecure_loopback_http."
             raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
@@ -789,7 +734,11 @@ class ProgramKey(RemoteKey):
         raise SignerFault("signer.no_public", message, path=self.uri)
 
     def request_signature(self, signing_input: bytes, alg: str) -> bytes:
-        """Run the program, once for each signature."""
+        """Run the program, once for each signature, and never by a key store's word alone."""
+        if self.uri not in self.access.policy.allow:
+            message = "the user has not allowed the program that this signer would run"
+            hint = "Give the URI as --key, or allow it in your own signers.toml."
+            raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
         environment = {
             **programs.inherited(self.access.environment, *self.variables),
             "CARDSIGN_ALG": alg,
@@ -817,25 +766,6 @@ _ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # POSIX, Base Definitions 8.1
 
 
-def list_local_keys(uri: str, access: Access, kid: str | None) -> tuple[PublicKey, ...]:
-    """Return the public keys of what ``env:NAME`` or ``file:PATH`` names, private or public.
-
-    Raises:
-        CardsignError: As :func:`read_local_key`.
-    """
-    data = _read_local(uri, access)
-    if not _is_public(data):
-        return (read_local_key(uri, access, kid).public,)
-    with of_the_user(uri):
-        if kid is not None:
-            return (import_public_key(data, kid=kid),)
-        jwks = JwkSet.from_bytes(data)
-        if jwks.skipped or not jwks.keys:
-            message = "here is a key of another kind, such as Azure's EC-HSM, or none"
-            raise KeyRefused("key.unsupported", message)
-        return jwks.keys
-
-
 def read_local_key(uri: str, access: Access, kid: str | None) -> PrivateKey:
     """Read the private key that ``env:NAME`` or ``file:PATH`` names.
 
@@ -849,28 +779,16 @@ def read_local_key(uri: str, access: Access, kid: str | None) -> PrivateKey:
         FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
     """
     data = _read_local(uri, access)
-    name = uri.removeprefix("env:")
     with of_the_user(uri):
-        try:
-            password = partial(access.secrets, "passphrase", uri)
-            return import_private_key(data, kid=kid, password=password)
-        except PassphraseFault as fault:
-            raise PassphraseFault(fault.code, fault.message, path=uri) from fault
-        except KeyRefused as refusal:
-            if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
-                hint = f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
-                hint += f'of base64: export {name}="$(base64 -w 0 key.pem)".'
-                message = "this PEM has lost its line breaks"
-                raise KeyRefused("key.malformed", message, hint=hint) from refusal
-            raise
+        password = partial(access.secrets, "passphrase", uri)
+        return import_private_key(data, kid=kid, password=password)
 
 
 def _is_public(data: bytes) -> bool:
     """Say whether a key file is meant as public; what is read as such is refused if it is not."""
     if data.lstrip().startswith(b"{"):
         return not re.search(rb'"d"\s*:', data)
-    labels = {label for label, _ in pem_blocks(data)}
-    return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
+    return b" PUBLIC KEY-----" in data and b" PRIVATE KEY-----" not in data
 
 
 def _read_local(uri: str, access: Access) -> bytes:
@@ -878,8 +796,7 @@ def _read_local(uri: str, access: Access) -> bytes:
         return _read_variable(uri, uri.removeprefix("env:"), access.environment)
     path = Path(uri.removeprefix("file:"))
     if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
-        hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
-        refuse_uri(uri, "there is no such file; expected file:PATH, as file:card-key.pem", hint)
+        refuse_uri(uri, "there is no such file; expected file:PATH, as file:card-key.pem")
 
     def may_be_shared(data: bytes) -> bool:
         return _is_public(data) or any(mark in data for mark in _ENCRYPTED)
@@ -952,8 +869,7 @@ def open_signer(
         PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what the secrets raise.
         FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
     """
-    if not isinstance(uri, str):
-        raise TypeError(f"a signer is named by its URI: open_signer('file:key.pem'), not {uri!r}")
+    check_type(uri, str, "a signer is named by its URI", "open_signer('file:key.pem')")
     if access is None:  # nobody is asked, and nothing more is allowed
         usual = user_secrets(PassphraseSource(environment=os.environ))
         access = Access(usual, environment=os.environ)
@@ -962,21 +878,14 @@ def open_signer(
         private = read_local_key(uri, access, public.kid if public else kid)
         if public is not None and private.public != public:
             message = f"this is not the private key of {public.kid!r}"
-            hint = "Name the right key. Or, if this is it, write its public key: "
-            hint += f"cardsign keys jwks --key {shlex.quote(uri)} -o jwks.json"
-            raise SignerFault("signer.wrong_key", message, path=uri, hint=hint)
+            raise SignerFault("signer.wrong_key", message, path=uri)
         return private
     if public is None:
         message = "the public key of this signer must be known before it signs"
-        hint = "Give it: --public FILE."
-        if not isinstance(key, ProgramKey):
-            hint = f"Write it down once: cardsign keys jwks --key '{uri}' -o jwks.json; then give "
-            hint += "--public jwks.json."
-        raise SignerFault("signer.no_public", message, path=uri, hint=hint)
+        raise SignerFault("signer.no_public", message, path=uri)
     if public.alg not in STATEMENT_ALGORITHMS:
         message = f"a signer of this kind signs with ES256 or RS256, not {public.alg}"
         raise SignerFault("signer.uri", message, path=uri, hint="Use env: or file:.")
-    _check_leave(key)
     key.public = public
     return key
 
@@ -995,11 +904,9 @@ def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     if scheme in ("env", "file"):
         return None
     # Nothing but the scheme is repeated: the rest may be the key itself.
-    problem = f"`{scheme}:` is no scheme of a signer"
-    hint = "--key takes env:NAME, file:PATH or the URI of a key service."
-    if not scheme:
-        problem = f"a value without a scheme ({NOT_SHOWN})"
-        hint += " The keys of a key store sign without --key."
+    problem = f"`{scheme}:` is no scheme" if scheme else f"a value without a scheme ({NOT_SHOWN})"
+    hint = "--key takes env:NAME, file:PATH or the URI of a key service. "
+    hint += "The keys of a key store sign without --key."
     raise SignerFault("signer.uri", problem, hint=hint)
 
 
@@ -1014,9 +921,15 @@ def list_public_keys(uri: str, access: Access, *, kid: str | None = None) -> tup
     """
     key = find_remote_key(uri, access)
     if key is not None:
-        _check_leave(key)
         return (key.fetch_public(kid),)
-    return list_local_keys(uri, access, kid)
+    data = _read_local(uri, access)
+    if not _is_public(data):
+        return (read_local_key(uri, access, kid).public,)
+    with of_the_user(uri):
+        jwks = JwkSet.from_bytes(data) if kid is None else None
+        if jwks and jwks.keys and not jwks.skipped:
+            return jwks.keys
+        return (import_public_key(data, kid=kid),)  # or what is wrong with it
 
 
 def check_possession(signer: Signer) -> None:
@@ -1026,11 +939,3 @@ def check_possession(signer: Signer) -> None:
         SignerFault: ``signer.wrong_key``, or what the signer itself raises.
     """
     sign_payload(CHALLENGE, signer, typ="cardsign-challenge")
-
-
-def _check_leave(key: RemoteKey) -> None:
-    """Refuse to run a program by the word of a key store alone."""
-    if isinstance(key, ProgramKey) and key.uri not in key.access.policy.allow:
-        message = "the user has not allowed the program that this signer would run"
-        hint = "Give the URI as --key, or allow it in your own signers.toml."
-        raise SignerFault("config.not_allowed", message, path=key.uri, hint=hint)

@@ -32,12 +32,12 @@ from typing import Any, Final, NewType, TypeAlias
 
 from cardsign import errors, files
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import FileFault, FileMissing, StoreFault
+from cardsign.errors import FileFault, FileMissing, SignerFault, StoreFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, ledger
 from cardsign.keys.ledger import ENDED, Event, KeyRecord, Role, StoreState, private_blob
-from cardsign.keys.passphrases import check_strength, open_sealed, seal
+from cardsign.keys.passphrases import check_strength, open_envelope, seal
 from cardsign.keys.signers import Access, open_signer, require
 
 PRIVATE_FOLDER: Final = "private"
@@ -159,22 +159,16 @@ class KeyStore(ABC):
             state = ledger.read_line(state, untrusted_line, self.place)
             heads[state.seq] = state.head
         if seen[0] and not (heads or state.seq):
-            raise StoreFault(
-                "keystore.missing",
-                f"there is no key store in {self.place}, where this machine saw one",
-                hint="Is the stick mounted, or the right database named? Mount it, or put back a "
-                "copy, and repeat the command. If it is lost: cardsign keyset recover "
-                "--recovery-file FILE --digest SHA-256",
-            )
+            message = f"there is no key store in {self.place}, where this machine saw one"
+            hint = "Mount it, name the right database, or put back a copy. If it is lost: cardsign "
+            hint += "keyset recover --recovery-file FILE --digest SHA-256"
+            raise StoreFault("keystore.missing", message, hint=hint)
         for seq, head in (seen, (self.state.seq, self.state.head)):
             if seq >= max(1, self.state.seq) and heads.get(seq) != head:
-                raise StoreFault(
-                    "keystore.other_history",
-                    f"the log does not continue from line {seq}, the newest that was seen here",
-                    path=self.place,
-                    hint="If you put an older or another store there yourself, forget that line. "
-                    f"Run: rm {shlex.quote(str(self._seen))}",
-                )
+                message = f"the log does not continue from line {seq}, the newest seen here"
+                hint = "If you put an older or another store there yourself, forget that line. "
+                hint += f"Run: rm {shlex.quote(str(self._seen))}"
+                raise StoreFault("keystore.other_history", message, path=self.place, hint=hint)
         self.state = state
         if seen != (state.seq, state.head):
             self._note_seen()
@@ -240,11 +234,8 @@ class KeyStore(ABC):
                 if over := state.private_blobs() - after.private_blobs():
                     self.drop_blobs(over)
                 return after
-        raise StoreFault(
-            "file.busy",
-            f"gave up after {MAX_ATTEMPTS} attempts: other processes keep changing the store",
-            path=self.place,
-        )
+        message = f"gave up after {MAX_ATTEMPTS} attempts: other processes keep changing the store"
+        raise StoreFault("file.busy", message, path=self.place)
 
     def checked_blob(self, name: str) -> bytes:
         """Return a blob if it is the one that its name says.
@@ -277,19 +268,22 @@ class KeyStore(ABC):
         """
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
-        access = access.for_roles(record.roles)
+        access = access.for_role(record.role)
         if record.blob is None or not record.custody.startswith("file:"):
             return open_signer(record.custody, record.public, access)
         self.checked_blob(private_blob(record.blob))  # before anybody is asked for a passphrase
-        passphrase = access.passphrase(record.custody, f"{record.roles[0]} keys")
+        passphrase = access.passphrase(record.custody, f"{record.role} keys")
         private = self._unseal(record, passphrase)
         access.remember(record.custody, passphrase)
         return private
 
     def _unseal(self, record: KeyRecord, passphrase: bytes) -> PrivateKey:
         name = private_blob(record.blob or "")
-        where = self.place_of(name)
-        return open_sealed(self.checked_blob(name), record.public, passphrase, where=where)
+        private = open_envelope(self.checked_blob(name), passphrase)
+        if private.public != record.public:
+            message = f"the key file holds key {private.public.kid!r}, not {record.kid!r}"
+            raise SignerFault("signer.wrong_key", message, path=self.place_of(name))
+        return private
 
     def _find_opened(self, passphrase: bytes) -> list[KeyRecord]:
         """Return a key of each custody whose keys a passphrase opens."""
@@ -306,7 +300,7 @@ class KeyStore(ABC):
         passphrase: bytes,
         *,
         now: datetime,
-        roles: tuple[Role, ...] = ("card",),
+        role: Role = "card",
         holder: str | None = None,
         expect_seq: int | None = None,
     ) -> KeyRecord:
@@ -321,7 +315,7 @@ class KeyStore(ABC):
         """
         check_strength(passphrase)
         public = private.public
-        envelope = seal(private.to_pkcs8_der(), passphrase, public)
+        envelope = seal(private, passphrase)
         blob = digest_of(envelope)
         opened = self._find_opened(passphrase)
         custody = opened[0].custody if opened else ledger.file_custody(blob)
@@ -330,9 +324,7 @@ class KeyStore(ABC):
             if expect_seq not in (None, state.seq):
                 message = f"the store is at line {state.seq}, not {expect_seq}"
                 raise StoreFault("keystore.changed", message)
-            return agenda.enter(
-                state, public, custody=custody, roles=roles, holder=holder, blob=blob
-            )
+            return agenda.enter(state, public, custody=custody, role=role, holder=holder, blob=blob)
 
         self.commit(decide, now=now, blobs={private_blob(blob): envelope})
         return self.state.find(public.thumbprint)
@@ -355,10 +347,9 @@ class KeyStore(ABC):
             is_in_use = key.private == "held" and (key.is_stolen or key.state not in ENDED)
             if is_in_use and key.custody in opened and key not in records:
                 message = f"this is the passphrase of {key.named} already"
-                hint = "Choose another one: each role has its own."
-                raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
+                raise errors.PassphraseFault("passphrase.unfit", message)
         sealed = {
-            record.thumbprint: seal(self._unseal(record, old).to_pkcs8_der(), new, record.public)
+            record.thumbprint: seal(self._unseal(record, old), new)
             for record in records
             if record.custody not in opened
         }
@@ -535,10 +526,7 @@ def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore
             there.forget_seen()
             there.append(1, copied, {name: store.checked_blob(name) for name in store.list_blobs()})
         if copied[:-1] != lines or not store.append(state.seq + 1, copied[-1:], {}):
-            message = "there is a key store here"
-            hint = "If this key store was here once, delete the old copy that it left, or name "
-            hint += "another place: a folder, or a schema of the database."
-            raise StoreFault("keystore.exists", message, path=to, hint=hint)
+            raise StoreFault("keystore.exists", "there is a key store here", path=to)
     arrived = {"event": "left", "to": None}
     there.commit(lambda there: [arrived] if there.moved_to else [], now=now, moved=True)
     return there

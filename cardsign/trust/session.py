@@ -17,15 +17,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
+from cardsign import files
 from cardsign.errors import CardsignError
-from cardsign.files import (
-    list_names,
-    make_directory,
-    read_bytes,
-    refuse_links,
-    user_folder,
-    write_atomic,
-)
 from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet, SkippedKey
 from cardsign.statements.envelope import check_times
@@ -323,7 +316,7 @@ _ODD: Final = (OSError, ValueError, TypeError, AttributeError, RecursionError, C
 
 def user_cache() -> Path | None:
     """Return the cache in the user's cache folder; None where this user has none."""
-    folder = user_folder("CACHE")
+    folder = files.user_folder("CACHE")
     return None if folder is None else folder / "statements"
 
 
@@ -335,13 +328,13 @@ def read_cache(cache: Path, anchor: KeysetAnchor, after: str = "") -> SuppliedSt
     folder, remaining = cache / cache_name(anchor), MAX_CACHE_BYTES
     keysets, releases, names = list[bytes](), list[bytes](), list[str]()
     with suppress(*_ODD):
-        refuse_links(cache, folder / "file")
-        names = [name for name in list_names(folder) if "-" in name or name > after]
+        files.refuse_links(cache, folder / "file")
+        names = [name for name in files.list_names(folder) if "-" in name or name > after]
     for path in map(folder.joinpath, names):
         with suppress(*_ODD):
             if hasattr(os, "geteuid") and path.lstat().st_uid != os.geteuid():
                 continue
-            data = read_bytes(path, max_bytes=remaining, plain=True)
+            data = files.read_bytes(path, max_bytes=remaining, plain=True)
             remaining -= len(data)
             statements = releases if "-" in path.name else keysets
             statements += [text.encode() for text in json.loads(data)]
@@ -362,8 +355,8 @@ def add_to_cache(
     folder, kept = cache / cache_name(anchor), read_cache(cache, anchor)
     present = {*kept.untrusted_keysets, *kept.untrusted_releases}
     with suppress(OSError, CardsignError):
-        make_directory(folder, mode=0o700)
-        refuse_links(cache, folder / "file")
+        files.make_directory(folder, mode=0o700)
+        files.refuse_links(cache, folder / "file")
         keysets = [keyset for keyset in passed if keyset.envelope.to_bytes() not in present]
         if keysets and sum(map(len, kept.untrusted_keysets)) < MAX_CHAIN_BYTES:
             _write(folder / _name(keysets[-1]), keysets)
@@ -390,4 +383,4 @@ def _name(keyset: KeysetStatement) -> str:
 
 def _write(path: Path, statements: Sequence[KeysetStatement | ReleaseStatement]) -> None:
     texts = [statement.envelope.to_bytes().decode() for statement in statements]
-    write_atomic(path, json.dumps(texts).encode(), mode=0o600, plain=True)
+    files.write_atomic(path, json.dumps(texts).encode(), mode=0o600, plain=True)

@@ -118,7 +118,7 @@ def signing(root: Path) -> None:
 def replacing(root: Path) -> None:
     """The first card key is stolen."""
     keys = open_store(root / "keys").state.keys
-    kid = next(key.kid for key in keys if "card" in key.roles)
+    kid = next(key.kid for key in keys if key.role == "card")
     run(root, "keys", "revoke", "--reason", "compromised", "--yes", "--", kid)
 
 
@@ -194,7 +194,8 @@ def private_keys(root: Path) -> frozenset[bytes]:
         recovery = path.parent == root
         passphrase = RECOVERY_PASSPHRASE if recovery else PASSPHRASE
         with contextlib.suppress(StoreFault):  # one that is torn
-            secrets.add(open_envelope(path.read_bytes(), passphrase.encode())[0][36:68])
+            private = open_envelope(path.read_bytes(), passphrase.encode())
+            secrets.add(private.to_pkcs8_der()[36:68])
     return frozenset(secrets)
 
 

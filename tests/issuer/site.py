@@ -123,7 +123,7 @@ class Site:
 
     def active(self, role: str) -> str:
         (key,) = [
-            key for key in self.store.state.keys if role in key.roles and key.state == "active"
+            key for key in self.store.state.keys if key.role == role and key.state == "active"
         ]
         return key.kid
 

@@ -84,7 +84,7 @@ def test_cron_can_neither_sign_a_card_nor_make_its_key(site: Site) -> None:
     site.now += timedelta(days=91)
     told = reconcile(replace(site.work(), access=SECRETS["release"]))
     made = [key for key in site.store.state.keys if key.created == site.now]
-    assert [key.roles for key in made] == [("release",)], told
+    assert [key.role for key in made] == ["release"], told
     assert any("card key" in one.what for one in told.left)
 
 
@@ -156,7 +156,7 @@ def test_a_key_that_signs_at_once_gets_its_successor_in_the_same_call(site: Site
     site.wait(days=4)
     site.now += timedelta(days=57)
     waiting = [key for key in site.store.state.keys if key.state == "prepublished"]
-    (following,) = [key.kid for key in waiting if "release" in key.roles]
+    (following,) = [key.kid for key in waiting if key.role == "release"]
     told = site.revoke(following, "superseded", "card", "release", root=True)
     assert len([line for line in told.done if line.startswith("made release key")]) == 2
 
@@ -164,7 +164,7 @@ def test_a_key_that_signs_at_once_gets_its_successor_in_the_same_call(site: Site
 def test_the_roots_are_wanted_before_a_release_ends_that_no_key_renews(site: Site) -> None:
     """Nobody has stolen the key, so until then nothing is harmed."""
     site.now += timedelta(hours=3)
-    revoked = [key.kid for key in site.store.state.keys if "release" in key.roles]
+    revoked = [key.kid for key in site.store.state.keys if key.role == "release"]
     told = site.revoke(revoked, "superseded", "card", "release", root=False)
     (left,) = [gap for gap in told.left if gap.awaits_roots]
     assert site.live.release is not None
@@ -194,7 +194,7 @@ def add_bob(site: Site, *, threshold: int) -> PrivateKey:
 def test_a_revoked_root_key_is_not_listed_again(site: Site) -> None:
     """It is refused, not left out silently."""
     bob = PrivateKey.generate("ES256")
-    site.store.add_key(bob, SECRETS["root"], now=site.now, roles=("root",))
+    site.store.add_key(bob, SECRETS["root"], now=site.now, role="root")
     site.store.commit(agenda.revoke, bob.public.kid, reason="superseded", now=site.now)
     roots = (RootKey(bob.public, "bob"),)
     assert refusal(draft_keyset, site.work(), add_roots=roots) == "statement.bad_key"

@@ -54,11 +54,11 @@ def plan(**changes: Any) -> KeysetStatement:
     return KeysetStatement(**{**members, **changes})
 
 
-def record(name: str, state: Any = "active", *roles: Any, **changes: Any) -> KeyRecord:
+def record(name: str, state: Any = "active", role: Any = "card", **changes: Any) -> KeyRecord:
     """A key as a store has it: `card` and `rel` as old as the statement, others an hour younger."""
     created = NOW if name in ("card", "rel") else NOW + HOUR
     custody = f"file:private/{thumbprint(name)}.key"
-    return KeyRecord(key(name).public, state, roles or ("card",), custody, created, **changes)
+    return KeyRecord(key(name).public, state, role, custody, created, **changes)
 
 
 def store(*records: KeyRecord) -> StoreState:

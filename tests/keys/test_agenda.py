@@ -42,8 +42,8 @@ ACTIVATED = do(SEEN, "activate", "two", 210)
 RESIGNED = record(ACTIVATED, EACH(after(220)))
 RELIEVED = record(RESIGNED, EACH(after(470), signed_by=["two"]))
 RETIRED = do(RELIEVED, "retire", "one", 530)
-ROOT: dict[str, Any] = {"roles": ("root",)}
-RELEASE: dict[str, Any] = {"roles": ("release",)}
+ROOT: dict[str, Any] = {"role": "root"}
+RELEASE: dict[str, Any] = {"role": "release"}
 AWAY: dict[str, Any] = {"custody": "exec:/usr/local/bin/sign"}
 OTHER = "https://b/"
 ONE = enter(EMPTY, "one")
@@ -111,7 +111,6 @@ EDWARDS = partial(enter, EMPTY, "edwards", alg="EdDSA")  # nobody would take a s
 TIDES = enter(EMPTY, "tide-1", "tide-2", "ebb")
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a release by EdDSA": (partial(EDWARDS, **RELEASE), "key.unsupported"),
-    "and cards beside it": (partial(EDWARDS, roles=("card", "release")), "key.unsupported"),
     "a keyset by EdDSA": (partial(EDWARDS, **ROOT), "key.unsupported"),
     "a key in a stolen custody": (partial(enter, STOLEN, "new"), "keystore.same_custody"),
     "a rotation of one that waits": (

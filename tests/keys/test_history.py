@@ -24,11 +24,11 @@ def second(before: KeysetStatement, *names: str) -> KeysetStatement:
     return signed(draft_next(before, before, now=NOW), *(names or ("ann", "bob")))
 
 
-def keep(store: KeyStore, *statements: KeysetStatement) -> bool:
-    """Keep statements as `keyset publish` does; whether the last was new."""
+def keep(store: KeyStore, *statements: KeysetStatement) -> int:
+    """Keep statements as `keyset publish` does; how many are kept then."""
     for statement in statements:
-        is_new = history.keep_keyset(store, statement, write_draft(statement), now=NOW)
-    return is_new
+        history.keep_keyset(store, statement, write_draft(statement), now=NOW)
+    return len(store.state.keysets)
 
 
 def write_release(release: ReleaseStatement, by: str = "rel") -> bytes:
@@ -55,10 +55,10 @@ def test_what_is_kept_is_read_back_in_order(store: Any) -> None:
     two = second(one)
     opened = draft_next(plan(root=quorum(1, "dan")), two, now=NOW, recovery=True)
     opened = signed(opened, "rita", "dan")
-    assert keep(store, one, two, opened)
+    assert keep(store, one, two, opened) == 3
     assert history.kept_keysets(store) == (one, two, opened)
     assert store.again().state.keysets[-1].digest == opened.digest
-    assert not keep(store, opened)
+    assert keep(store, opened) == 3
     files = tuple(map(write_draft, (one, two, opened)))
     assert history.statements_to_publish(store) == (files, None)
 
@@ -70,7 +70,7 @@ def test_a_keyset_that_is_kept_again_takes_along_what_came_since(store: Any) -> 
     store.add(FIRST)
     record = store.add(key("card"))
     assert record.state == "generated"
-    assert not keep(store, first())
+    assert keep(store, first()) == 1
     assert store.load().find(record.kid).state == "prepublished"
 
 
@@ -80,7 +80,7 @@ def test_a_key_that_the_next_keyset_drops_or_revokes_ends_here(
 ) -> None:
     """Another copy of the key store has retired it; this one must not list it again."""
     store.add(key("card"))
-    store.add(key("rel"), roles=("release",))
+    store.add(key("rel"), role="release")
     one = first(keys=(online("new", "card"),)) if revoked else first()
     fewer = replace(one, keys=(online("new", "card"), online("rel", "release")))
     fewer = replace(fewer, revoked=frozenset(key(name).public.thumbprint for name in revoked))

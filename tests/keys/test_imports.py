@@ -213,7 +213,7 @@ ENCRYPTIONS = {
     "Triple DES": ("pkcs8", "-topk8", "-v2", "des3"),
     "PKCS #5 v1": ("pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES"),
 }
-BLIND = ("PKCS #12 without a certificate", "PKCS #5 v1")
+BLIND = ("PKCS #12 without a certificate", "SHA-1", "SHA-512", "scrypt", "PKCS #5 v1")
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,7 @@ def openssl(*words: object) -> None:
 @pytest.mark.parametrize("how", ENCRYPTIONS)
 @pytest.mark.parametrize("kind", ["RSA-PSS", "RSA", "EC"])
 def test_an_encrypted_key_comes_in(kind: str, how: str, openssl_keys: Path, tmp_path: Path) -> None:
-    """Unless it is for PSS alone, or its encryption is too old to see whether it is."""
+    """Unless it is for PSS alone, or is encrypted so that this cannot be seen."""
     file, key = tmp_path / "file", openssl_keys / kind
     source = ("-inkey" if "-export" in ENCRYPTIONS[how] else "-in", key)
     if how == "PKCS #12":
@@ -311,6 +311,7 @@ HANDED_OUT = {
     "aws kms get-public-key": (b'{"KeyId": "1", "PublicKey": "MFkw"}', "jwks."),
     "a service account of Google": (b'{"private_key": "-----BEGIN"}', "jwks."),
     "az keyvault key show": (b'{"key": {"kty": "EC-HSM"}}', "jwks."),
+    "of that the key alone": (b'{"keys": [{"kty": "EC-HSM"}]}', "key.unsupported"),
 }
 
 

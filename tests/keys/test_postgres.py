@@ -75,9 +75,9 @@ def test_private_keys_are_sealed_and_in_a_table_of_their_own(pair: Any, postgres
 
 
 @needs_server
-def test_a_commit_that_others_hold_up_is_busy(pair: Any, postgres: Server) -> None:
+def test_a_commit_held_up_is_busy(pair: Any, postgres: Server, monkeypatch: Any) -> None:
     """After some seconds, in one line."""
-    pair.patience = "SET LOCAL lock_timeout = 50"
+    monkeypatch.setattr("cardsign.keys.postgres._PATIENCE", "SET LOCAL lock_timeout = 50")
     with postgres.connect(pair.place) as other:
         other.autocommit = False
         other.execute("LOCK TABLE cardsign_line IN ACCESS EXCLUSIVE MODE")

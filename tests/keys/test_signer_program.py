@@ -165,8 +165,8 @@ def test_nothing_runs_without_leave(written: Program, tmp_path: Path) -> None:
     uri = written(f"open({str(ran)!r}, 'w')", "arg=--harmless")
     others = (uri.replace("harmless", "harmful"), uri + "&arg=more", uri.partition("?")[0])
     for other, access in ((uri, SHUT), *((other, allowing(uri)) for other in others)):
-        assert refusal(open_signer, other, FIRST.public, access) == "config.not_allowed"
-        assert refusal(enrol, other, access) == "config.not_allowed"
+        assert refusal(sign, other, FIRST.public, access) == "config.not_allowed"
+        assert refusal(enrol, other, access) == "signer.no_public"
     assert not ran.exists()
     assert refusal(opened(uri, FIRST).sign, b"input") == "signer.wrong_key"
     assert ran.exists()

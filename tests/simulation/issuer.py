@@ -24,7 +24,7 @@ from cardsign.issuer.work import Work
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.agenda import steps
-from cardsign.keys.history import follow_events
+from cardsign.keys.history import follow_events, kept_keysets
 from cardsign.keys.ledger import Publication, PublishedCard, Role, statement_blob
 from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset, sign_keyset
 from cardsign.statements.release import ReleaseStatement
@@ -108,7 +108,7 @@ class Issuer:
     def _enter(self, role: Role, now: datetime, *, standby: bool = False) -> None:
         private = self._new_key("standby" if standby else role)
         custody = SAFE if standby else None
-        record = self.store.add_key(private, b"", now=now, roles=(role,), custody=custody)
+        record = self.store.add_key(private, b"", now=now, role=role, custody=custody)
         self.world.note(f"issuer enters {record.kid}: {record.state}")
 
     # -------------------------------------------------------------- a tick
@@ -132,12 +132,12 @@ class Issuer:
     def _rotate(self, now: datetime) -> None:
         timeline = self.setting.timeline
         if self.keysets:
-            self.store.commit(lambda state: follow_events(self.store, state), now=now)
+            self.store.commit(lambda state: follow_events(state, kept_keysets(self.store)), now=now)
         while step := take_due_step(self.store, now=now, settings=timeline):
             self.world.note(f"issuer: {step.action} {step.key.kid}")
         for due in steps(self.store.state, timeline, now):
             if due.action == "generate" and due.is_due(now):
-                self._enter(due.role, now)
+                self._enter(due.key.role, now)
         states = ("generated", "prepublished")
         waits = [key for key in self.store.state.keys if key.state in states]
         if not any(key.custody == SAFE for key in waits):
@@ -228,7 +228,7 @@ class Issuer:
         jwks = JwkSet.of([key.public for key in self.store.state.published_keys()])
         live = self._deploy(t, {JWKS: jwks.to_bytes(), CARD: card}, delay)
         for key in self.store.state.keys:
-            if "card" in key.roles and key.state in ("prepublished", "active"):
+            if key.role == "card" and key.state in ("prepublished", "active"):
                 self.expected.setdefault(key.kid, live)
         if not self.setting.deploys_late:
             self._record(len(self.changes), now, jwks, card)

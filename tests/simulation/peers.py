@@ -199,7 +199,7 @@ class MemoryStore(PreviewStore):
 
     def add_key(self, private: PrivateKey, passphrase: bytes, **how: Any) -> KeyRecord:
         """Take a key in as it is; `custody` says where a standby is kept."""
-        words = ("now", "roles", "holder", "standby", "custody")
+        words = ("now", "role", "holder", "standby", "custody")
         entering = {word: how[word] for word in words if how.get(word) is not None}
         if "custody" not in entering:
             # Whoever has revoked a custody gives the store another passphrase.

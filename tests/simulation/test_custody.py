@@ -137,9 +137,9 @@ class World:
         stores = [self.site.store, *([self.site.roots] if self.custody.usb else [])]
         for store in stores:
             for key in store.state.keys:
-                if self.custody.passphrases[key.roles[0]] == custody and key.private == "held":
+                if self.custody.passphrases[key.role] == custody and key.private == "held":
                     access = Access(lambda *_: custody)
-                    self.stolen.setdefault(key.roles[0], []).append(store.signer(key, access))
+                    self.stolen.setdefault(key.role, []).append(store.signer(key, access))
 
     def _forge(self, generation: Generation) -> list[tuple[bytes, Generation]]:
         """Return each forged card, beside what is published, and beside the thief's own release."""

@@ -53,7 +53,7 @@ def always(*_: Any) -> Wait:
 
 def publish_what_signs(state: StoreState) -> tuple[KeyRecord, ...]:
     shown = PUBLISHED - {"prepublished"}
-    return tuple(key for key in state.keys if key.state in shown and "card" in key.roles)
+    return tuple(key for key in state.keys if key.state in shown and key.role == "card")
 
 
 def activate_by_state(key: KeyRecord, settings: TimelineSettings) -> Wait:
