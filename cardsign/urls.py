@@ -14,6 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused, check_type
+from cardsign.findings import cut
 
 #: Where an origin serves what it publishes: what servers offer and verifiers ask for.
 CARD_PATH: Final = "/.well-known/agent-card.json"  # A2A 1.0 8.2
@@ -94,8 +95,7 @@ def parse_url(untrusted_text: str) -> Url:
     try:
         return _read_url(untrusted_text)
     except ValueError as exc:
-        shown = without_userinfo(untrusted_text)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        shown = cut(without_userinfo(untrusted_text), 80)
         forms = "https://host, https://host:port or https://host/path in lower case"
         message = f"{shown!r} is not written as {forms}"
         raise CardRefused("card.interface_url", message) from exc

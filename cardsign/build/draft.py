@@ -20,7 +20,7 @@ from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json
 from cardsign.config import BuildSettings
 from cardsign.errors import CardRefused
-from cardsign.findings import Finding, Place
+from cardsign.findings import Finding, Place, cut
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
 #: What A2A has no place for goes below :data:`OURS`.
@@ -157,8 +157,7 @@ class Draft:
         """Take a missing description from a prompt's first sentence, if that was asked for."""
         words = " ".join((prompt.text() or "").split()) if self.options.prompt_excerpt else ""
         sentence, stop, _ = words.partition(". ")
-        text = sentence + stop.strip()
-        text = text if len(text) <= 200 else f"{text[:197]}..."
+        text = cut(sentence + stop.strip())
         if self.take(("description",), text, prompt):
             self.note("build.prompt", f"taken from the prompt: {text!r}", prompt)
 
