@@ -57,7 +57,6 @@ class IssuerTrust:
         issuer: What it says of the issuer.
         reserved: The places of other issuers.
         keys: All keys of the anchor's source; the verdict asks for their times.
-        has_source: Whether the source answered.
         unsupported: The keys of the source that are for another purpose.
         offered: A published key set that the source does not endorse.
         revoked: Thumbprints of keys whose signatures never count.
@@ -74,7 +73,6 @@ class IssuerTrust:
     issuer: TrustedIssuer
     reserved: tuple[Place, ...]
     keys: tuple[IssuerKey, ...] = ()
-    has_source: bool = True
     unsupported: tuple[SkippedKey, ...] = ()
     offered: JwkSet | None = None
     revoked: frozenset[str] = frozenset()
@@ -197,10 +195,11 @@ class Session:
         else:  # the URL's key set, as it came now, or as this process saw it last
             if statements.jwks_url == str(anchor):
                 self.jwks = _read_jwks(trust, statements) or self.jwks
-            if self.jwks is None:
-                _report_no_source(trust, f"the key set at {anchor} is not at hand")
-            else:
+            if self.jwks is not None:
                 _use_keys(trust, self.jwks, {})
+            else:
+                message = f"the key set at {anchor} is not at hand"
+                trust.blocks.append(Finding("trust.no_keys", message))
 
     def _use_keyset(
         self,
@@ -212,7 +211,8 @@ class Session:
         """Fill in what the newest keyset and the newest release say."""
         releases = self._walk(trust, anchor, statements, now)
         if self.keyset is None:
-            _report_no_source(trust, "no keyset statement can be accepted")
+            reason = Finding("trust.no_keys", "no keyset statement can be accepted")
+            trust.blocks.append(reason)
             return
         trust.keyset = keyset = self.keyset
         self.release, trust.revoked, contested = choose_release(
@@ -298,11 +298,6 @@ def _read_jwks(trust: IssuerTrust, statements: SuppliedStatements) -> JwkSet | N
         with noting(trust.notes):
             return JwkSet.from_bytes(statements.untrusted_jwks)
     return None
-
-
-def _report_no_source(trust: IssuerTrust, message: str) -> None:
-    trust.has_source = False
-    trust.blocks.append(Finding("trust.no_keys", message))
 
 
 # Signed statements kept in the user's cache folder (decision F6, L6). What is read is verified

@@ -156,7 +156,7 @@ def _verdict(
         return "indeterminate"
     if _only_bad(signatures):
         return "invalid"
-    if not trust.has_source or _may_be_outdated(best, trust):
+    if _may_be_outdated(best, trust):
         return "indeterminate"
     answers = best.answers
     if (answers.integrity, answers.authorised, answers.complete) != ("yes", "yes", "yes"):
@@ -216,11 +216,10 @@ def _signed_reasons(
     trust: IssuerTrust,
 ) -> Iterator[Finding]:
     yield from _bad_reasons(payloads, signatures, best)
-    if not trust.has_source:
-        yield from trust.blocks
-        return
     if _may_be_outdated(best, trust):
         yield from (*trust.blocks, *trust.hindrances)
+        if not trust.keys:  # then every key is unknown
+            return
     if not best.counts or "no" in best.answers:
         yield from best.reasons
     if not best.counts:

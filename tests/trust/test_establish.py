@@ -82,7 +82,7 @@ def test_a_failure_evicts_nothing(came: dict[str, Any]) -> None:
     assert (names(trust, "ann"), trust.offered) == ({"ann"}, None)
     assert names(stand(session, **came), "ann", "eve") == {"ann"}
     trust = stand(parse_url(JWKS_URL), **came)
-    assert not trust.has_source
+    assert not trust.keys
     assert trust.blocks[-1].code == "trust.no_keys"
 
 

@@ -133,6 +133,13 @@ def test_an_unknown_key_is_untrusted_as_long_as_the_keyset_holds() -> None:
             assert report.verdict == verdict
     aged = Tides(limits={"keyset_age": 30 * DAY})
     assert aged.says(card_of("eve")).verdict == "indeterminate"
+    assert Tides().says(card_of("eve"), keysets=[]).verdict == "indeterminate"
+
+
+def test_a_signature_that_no_key_makes_good_waits_for_none() -> None:
+    """Of keys that could not be had, none would verify it."""
+    report = Tides().says(card_of().replace(b'"protected"', b'"protect"'), keysets=[])
+    assert (report.verdict, codes(report)[:2]) == ("untrusted", ["sig.shape", "trust.no_keys"])
 
 
 # ------------------------------------------------------------------ limits and the report
