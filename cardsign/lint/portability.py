@@ -35,10 +35,11 @@ _REWRITTEN: Final = frozenset(
     {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security", "type"}
     | {"supportsAuthenticatedExtendedCard"}
 )
+_DEPENDS_ON_REWRITING: Final = frozenset({"portable.null", "portable.snake-case"})
 
 
-def find_unportable(card: LintedCard) -> list[Finding]:
-    """List what makes a card unportable, in document order.
+def find_unportable(card: LintedCard) -> Iterator[Finding]:
+    """Yield what makes a card unportable, in document order.
 
     Says nothing of whether the card is complete, true or wise, nor of its signatures.
     """
@@ -48,13 +49,18 @@ def find_unportable(card: LintedCard) -> list[Finding]:
             findings += _check_name(spot, spot.message)
         if spot.field is not None:
             findings += _check_value(spot, spot.field)
-    # Where a2a-sdk would rewrite the card, nothing is fixed: a null may be no absence there.
-    is_rewritten = any(
-        finding.code == "portable.legacy-member" and finding.place.tokens[-1] in _REWRITTEN
-        for finding in findings
-        if not finding.fixable
-    )
-    return [replace(finding, fixable=False) for finding in findings] if is_rewritten else findings
+    # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
+    is_rewritten = any(_is_of_rewriting(finding) and not finding.fixable for finding in findings)
+    for finding in findings:
+        if is_rewritten and (finding.code in _DEPENDS_ON_REWRITING or _is_of_rewriting(finding)):
+            yield replace(finding, fixable=False)
+        else:
+            yield finding
+
+
+def _is_of_rewriting(finding: Finding) -> bool:
+    """Return whether the rewriting reads it as a 0.3 member, whose null is not its absence."""
+    return finding.code == "portable.legacy-member" and finding.place.tokens[-1] in _REWRITTEN
 
 
 def _check_value(spot: Spot, field: Field) -> Iterator[Finding]:

@@ -111,12 +111,13 @@ def test_what_is_never_fixed(at: str, value: Any) -> None:
 
 @each_case(__file__, "beside 0.3", "at", "value", "beside", "old")
 def test_what_hangs_on_members_of_0_3(at: str, value: Any, beside: str, old: Any) -> None:
-    """All stays where a2a-sdk's rewriting asks for nulls and spellings."""
+    """Nulls and spellings stay where a2a-sdk's rewriting asks for them; defaults go anyway."""
     bare = {"name": "Tides", "skills": [{"id": "tides", "input_modes": []}], "capabilities": {}}
     card = put(put(bare, at, value), beside, old)
+    result = fix(dump(card))
 
-    assert fix(dump(card)).fixed == ()
-    assert at in [finding.path for finding in unportable(card)]
+    assert [finding.path for finding in result.fixed] == ["/skills/0/input_modes"]
+    assert at in [finding.path for finding in unportable(json.loads(result.document))]
 
 
 def test_a_member_of_0_3_that_is_never_rewritten() -> None:
