@@ -113,8 +113,7 @@ def test_what_is_never_fixed(at: str, value: Any) -> None:
 def test_what_hangs_on_members_of_0_3(at: str, value: Any, beside: str, old: Any) -> None:
     """Nulls and spellings stay where a2a-sdk's rewriting asks for them; defaults go anyway."""
     bare = {"name": "Tides", "skills": [{"id": "tides", "input_modes": []}], "capabilities": {}}
-    card = put(put(bare, at, value), beside, old)
-    result = fix(dump(card))
+    result = fix(dump(put(put(bare, at, value), beside, old)))
 
     assert [finding.path for finding in result.fixed] == ["/skills/0/input_modes"]
     assert at in [finding.path for finding in unportable(json.loads(result.document))]
