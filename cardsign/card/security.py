@@ -84,15 +84,16 @@ class Scheme:
     def gives(self, other: Scheme) -> bool:
         """Return whether a caller with a credential of this scheme satisfies the other one."""
         if self.type in ("apiKey", "mutualTLS"):
-            where = self.members.get("in")
-            names = [str(scheme.members.get("name")) for scheme in (self, other)]
-            if where == "header":
-                names = [scheme.lower() for scheme in names]
-            same = self.type == other.type and where == other.members.get("in")
-            return same and names[0] == names[1]
+            return self.type == other.type and self._key_place == other._key_place
         if self.type == other.type == "openIdConnect":
             return self.members.get("openIdConnectUrl") == other.members.get("openIdConnectUrl")
         return self.carrier is not None and self.carrier == other.carrier
+
+    @property
+    def _key_place(self) -> tuple[Json, str]:
+        """Where a key goes; a header's name has no case."""
+        where, name = self.members.get("in"), str(self.members.get("name"))
+        return where, name.lower() if where == "header" else name
 
 
 @dataclass(frozen=True, slots=True)
