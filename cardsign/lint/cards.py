@@ -42,6 +42,7 @@ RULES: Final = tuple(
     for code in list_codes()
     if code.partition(".")[0] == group or (group == "members" and code in _REFUSALS)
 )
+_RANKS: Final = {code: rank for rank, code in enumerate(RULES)}
 #: What finds breaches of the rules of a group; that of `portable` says what can be fixed, too.
 CHECKS: Final[dict[str, tuple[rules.CardCheck, ...]]] = {
     "members": (meaning.required_and_types, meaning.members),
@@ -201,7 +202,7 @@ def lint_document(
     findings = [finding for finding in findings if _is_chosen(finding.code, settings)]
     if chosen is None:
         findings = [*_drop_echoes(findings, subject)]
-    findings.sort(key=lambda finding: RULES.index(finding.code))
+    findings.sort(key=lambda finding: _RANKS[finding.code])
     return tuple(dict.fromkeys(findings))
 
 
