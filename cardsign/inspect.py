@@ -237,7 +237,7 @@ _write_compact: Final = partial(json.dumps, sort_keys=True, separators=(",", ":"
 _write_utf8: Final = partial(_write_compact, ensure_ascii=False)
 _HTML: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 _DUMPS: Final = "Python's json.dumps"
-_NOT_DUMPS: Final = "Sign what rfc8785.dumps(card) returns, not what json.dumps does."
+_AS_SERVED: Final = "Sign what rfc8785.dumps(card) returns of the card as it is served."
 
 
 def _spell_in_python(field: Field) -> str:
@@ -245,29 +245,16 @@ def _spell_in_python(field: Field) -> str:
 
 
 #: In the order in which they are tried; of two that write the same bytes the first is named.
-SPELLINGS: Final[tuple[tuple[str, str, Callable[[dict[str, Json]], str]], ...]] = (
-    (
-        "members sorted by code points",
-        "Sort member names by their UTF-16 code units, as RFC 8785 says.",
-        _write_utf8,
-    ),
-    (_DUMPS, _NOT_DUMPS, _write_compact),
-    (_DUMPS, _NOT_DUMPS, partial(json.dumps, sort_keys=True)),
-    (_DUMPS, _NOT_DUMPS, partial(json.dumps, separators=(",", ":"))),
-    (_DUMPS, _NOT_DUMPS, json.dumps),
-    (
-        "Go's encoding/json",
-        "Sign the RFC 8785 form: json.Marshal escapes <, > and &, and sorts by code points.",
-        lambda members: _write_utf8(members).translate(_HTML),
-    ),
-    (
-        "a trailing newline",
-        "Sign the bytes without the newline behind them.",
-        lambda members: jcs(members).decode() + "\n",
-    ),
+SPELLINGS: Final[tuple[tuple[str, Callable[[dict[str, Json]], str]], ...]] = (
+    ("members sorted by code points", _write_utf8),
+    (_DUMPS, _write_compact),
+    (_DUMPS, partial(json.dumps, sort_keys=True)),
+    (_DUMPS, partial(json.dumps, separators=(",", ":"))),
+    (_DUMPS, json.dumps),
+    ("Go's encoding/json", lambda members: _write_utf8(members).translate(_HTML)),
+    ("a trailing newline", lambda members: jcs(members).decode() + "\n"),
     (
         "crewAI's snake_case members",
-        "Sign the card as it is served, with its camelCase members: cardsign sign CARD.",
         lambda members: _write_compact(respelled(members, CARD_0_3, spell=_spell_in_python)),
     ),
 )
@@ -323,7 +310,7 @@ def _inspect_signatures(
 ) -> Iterator[InspectedSignature]:
     inquiry = inquire_by(jwks or JwkSet(()), "the holder of the keys named")
     tried = SPELLINGS if jwks and card.signatures else ()
-    spellings = [(name, fix, write(payloads.members).encode()) for name, fix, write in tried]
+    spellings = [(name, write(payloads.members).encode()) for name, write in tried]
     # What the line of the signature says, or that of the card.
     repeated = ("coverage.",) if jwks is not None else ("coverage.", "key.unknown")
     data_of = {name: payload.data for name in PROFILES if (payload := payloads.of(name))}
@@ -352,7 +339,7 @@ def _explain_misfit(
     entry: dict[str, Json],
     header: Mapping[str, Json],
     jwks: JwkSet,
-    spellings: Sequence[tuple[str, str, bytes]],
+    spellings: Sequence[tuple[str, bytes]],
     payload: bytes,
 ) -> Finding | None:
     """Say what a signature was made over, or by which key, that fits no payload by its own key."""
@@ -365,14 +352,16 @@ def _explain_misfit(
     except SignatureRefused as refusal:  # by its length it could not fit anything
         return refusal.finding
     others = [other for other in jwks.keys if other.alg == key.alg and other is not key]
-    tries = [(key, *spelling) for spelling in spellings]
-    tries += [(other, "", _RIGHT_KID, payload) for other in others[:8]]  # of a set of hundreds
-    for signer, name, advice, data in tries:
+    for name, data in spellings:
         with suppress(SignatureRefused):
-            signer.check(str(entry["protected"]), data, signature)
-            text = f"the signature is by the key {signer.kid!r}, not by the one that it names"
-            text = f"the signature fits this card as written with {name}" if name else text
-            return Finding("sig.bad", text, fix=advice)
+            key.check(str(entry["protected"]), data, signature)
+            text = f"the signature fits this card as written with {name}"
+            return Finding("sig.bad", text, fix=_AS_SERVED)
+    for other in others[:8]:  # of a set of hundreds
+        with suppress(SignatureRefused):
+            other.check(str(entry["protected"]), payload, signature)
+            text = f"the signature is by the key {other.kid!r}, not by the one that it names"
+            return Finding("sig.bad", text, fix=_RIGHT_KID)
     return None
 
 
