@@ -117,9 +117,8 @@ def enter(
         KeyRefused: ``key.unsupported``: it is to sign statements, and is not for ES256 or RS256.
     """
     if public.alg not in STATEMENT_ALGORITHMS and role != "card":
-        message = f"a key for {public.alg} signs cards alone, not as {role}"
-        hint = "Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256."
-        raise KeyRefused("key.unsupported", message, hint=hint)
+        message = f"a key for {public.alg} signs cards alone; the {role} key takes ES256 or RS256"
+        raise KeyRefused("key.unsupported", message)
     beside = [key for key in state.keys if key.rotates and key.role == role]
     begins = "active"
     if any(key.alg == public.alg for key in beside):

@@ -513,7 +513,7 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
     for card in event["cards"]:
         _check_values(card)
     begun, max_age = read_stamp(event["at"]), event["max_age"]
-    since = {card.payload_sha256: card.since for card in published_cards(state)}
+    since = first_published(state)
     cards = tuple(
         PublishedCard(
             *(card["name"], card["payload_sha256"], tuple(card["kids"]), card["url"]),

@@ -391,7 +391,7 @@ class TokenKey(RemoteKey):
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Any, Any]]:
-        """Log in; the one boundary at which the library's exceptions are converted."""
+        """Log in with the library that the user names."""
         module = self.access.variable(MODULE_VARIABLE) or ""
         if not os.path.isabs(module):  # a relative one would be the repository's
             message = "no PKCS#11 library is named by the user, by its absolute path"
@@ -399,14 +399,12 @@ class TokenKey(RemoteKey):
             raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
         library = require("pkcs11", extra="pkcs11")
         serial = self.serial and self.serial.encode()
-        with _LOGGED_IN:
+        with _LOGGED_IN, _converted(self.uri, module, library.PKCS11Error, words="args"):
             try:
                 tokens = library.lib(module)
                 token = tokens.get_token(token_label=self.token, token_serial=serial)
                 with token.open(user_pin=self._pin(library, token)) as session:
                     yield library, session
-            except library.PKCS11Error as exc:
-                raise _fault(self.uri, module, type(exc).__name__, str(exc)) from exc
             finally:
                 _forget_errors_of_openssl()
 
@@ -454,30 +452,29 @@ _REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
 
 
 @contextmanager
-def _converted(uri: str, service: str, *faults: type[Exception]) -> Iterator[None]:
+def _converted(
+    uri: str, service: str, *faults: type[Exception], words: str = "errors"
+) -> Iterator[None]:
     """Convert what a service's library raises.
 
     Args:
         uri: The key's.
         service: What the message calls the service.
         faults: The library's exceptions; ``signer.failed`` where :data:`_REFUSALS` has no code.
+        words: The attribute in which they have what else the message says.
     """
     try:
         yield
     except faults as exc:
-        words = "; ".join(str(error) for error in getattr(exc, "errors", None) or ())
-        raise _fault(uri, service, _name_refusal(exc), words) from exc
+        name = _name_refusal(exc)
+        codes = (code for code, names in _REFUSALS.items() if names.search(name))
+        text = "; ".join(map(str, getattr(exc, words, None) or ()))
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        message = f"{service} cannot be used: {name}" + (f": {text[:_MAX_WORDS]}" if text else "")
+        raise SignerFault(next(codes, "signer.failed"), message, path=uri) from exc
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
         message = f"the answer is not one of {service}"
         raise SignerFault("signer.failed", message, path=uri) from exc
-
-
-def _fault(uri: str, service: str, name: str, words: str) -> SignerFault:
-    """Return what a refusal of this name means for the user, with a library's own words."""
-    codes = (code for code, names in _REFUSALS.items() if names.search(name))
-    words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
-    message = f"{service} cannot be used: {name}" + (f": {words[:_MAX_WORDS]}" if words else "")
-    return SignerFault(next(codes, "signer.failed"), message, path=uri)
 
 
 def _name_refusal(exc: Any) -> str:
@@ -487,8 +484,7 @@ def _name_refusal(exc: Any) -> str:
         return str(response.get("Error", {}).get("Code", ""))
     if "KeyDisabled" in str(getattr(exc, "error", "")):  # Azure's
         return "KeyDisabled"
-    status = {401: "Unauthorized", 403: "Forbidden"}.get(getattr(exc, "status_code", 0))
-    return status or type(exc).__name__
+    return "Forbidden" if getattr(exc, "status_code", 0) == 403 else type(exc).__name__
 
 
 def _raw_signature(answer: bytes, alg: str) -> bytes:
@@ -812,10 +808,8 @@ def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes
     value = environment.get(name, "").strip()
     if not value:
         problem = "is empty" if name in environment else "is not set"
-        hint = f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
-        hint += "and a pull request from a fork gets none."
         message = f"the environment variable {name} {problem}"
-        raise SignerFault("signer.no_key", message, path=uri, hint=hint)
+        raise SignerFault("signer.no_key", message, path=uri)
     data = os.fsencode(value)
     try:
         decoded = base64.b64decode(data, validate=True)
