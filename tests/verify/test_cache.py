@@ -287,7 +287,7 @@ def test_a_verdict_reads_of_a_long_history_only_what_is_new(
         read.append(path.name)
         return read_bytes(path, **how)
 
-    monkeypatch.setattr("cardsign.trust.session.read_bytes", noted)
+    monkeypatch.setattr("cardsign.files.read_bytes", noted)
     report = tides.says(memory=running, now=later(60))
     assert codes(report)[0] == "statement.expired"
     assert [name for name in read if "-" not in name] == []
