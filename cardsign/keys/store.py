@@ -23,7 +23,7 @@ import os
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -285,14 +285,12 @@ class KeyStore(ABC):
             raise SignerFault("signer.wrong_key", message, path=self.place_of(name))
         return private
 
-    def _find_opened(self, passphrase: bytes) -> list[KeyRecord]:
-        """Return a key of each custody whose keys a passphrase opens."""
-        opened = []
+    def _find_opened(self, passphrase: bytes) -> Iterator[str]:
+        """Yield the custodies whose keys a passphrase opens."""
         for key in {key.custody: key for key in self.state.keys if key.private == "held"}.values():
             with suppress(FileMissing, errors.PassphraseFault):
                 self._unseal(key, passphrase)
-                opened.append(key)
-        return opened
+                yield key.custody
 
     def add_key(
         self,
@@ -317,8 +315,7 @@ class KeyStore(ABC):
         public = private.public
         envelope = seal(private, passphrase)
         blob = digest_of(envelope)
-        opened = self._find_opened(passphrase)
-        custody = opened[0].custody if opened else ledger.file_custody(blob)
+        custody = next(self._find_opened(passphrase), ledger.file_custody(blob))
 
         def decide(state: StoreState) -> list[Event]:
             if expect_seq not in (None, state.seq):
@@ -342,7 +339,7 @@ class KeyStore(ABC):
             StoreFault, FileFault, SignerFault: As :meth:`signer`.
         """
         check_strength(new)
-        opened = {key.custody for key in self._find_opened(new)}
+        opened = set(self._find_opened(new))
         for key in self.state.keys:
             is_in_use = key.private == "held" and (key.is_stolen or key.state not in ENDED)
             if is_in_use and key.custody in opened and key not in records:
