@@ -196,12 +196,10 @@ class CardSigner:
 
     Args:
         signers: The active keys, older first.
-        extended: The card is the extended one, which the SDK serves without members of 0.3.
     """
 
-    def __init__(self, signers: Sequence[Signer], *, extended: bool = False) -> None:
+    def __init__(self, signers: Sequence[Signer]) -> None:
         self._signers = signers_of(signers)
-        self._as_served = MessageToDict if extended else agent_card_to_dict
         self._last: tuple[bytes, bytes] = (b"", b"")
 
     def __call__(self, card: AgentCard) -> AgentCard:
@@ -212,7 +210,7 @@ class CardSigner:
         Raises:
             InputRefused, LocalFault: As :func:`cardsign.sign_card`.
         """
-        served = json.dumps(self._as_served(card)).encode()
+        served = json.dumps(agent_card_to_dict(card)).encode()
         if self._last[0] != served:
             self._last = served, sign_document(served, self._signers, SigningOptions())
         signed = AgentCard()
@@ -224,6 +222,5 @@ class CardSigner:
         return signed
 
     async def modify(self, card: AgentCard, context: object = None) -> AgentCard:
-        """Do the same as a ``card_modifier`` or ``extended_card_modifier``; an unchanged card is
-        signed once."""
+        """Do the same as a ``card_modifier``; an unchanged card is signed once."""
         return await asyncio.to_thread(self, card)

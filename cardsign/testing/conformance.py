@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -244,7 +245,11 @@ def describe_bytes(files: Mapping[str, Description], described: Description) -> 
         case {"file": name}:
             return describe_bytes(files, files[name])
         case {"of": base, "replace": edits}:
-            return _edited(describe_bytes(files, files[base]).decode(), edits).encode()
+            text, changes = describe_bytes(files, files[base]).decode(), dict(edits)
+            if any(text.count(old) != 1 for old in changes):
+                raise ValueError(f"each of these must occur once: {[*changes]}")
+            olds = "|".join(map(re.escape, changes))
+            return re.sub(olds, lambda match: changes[match[0]], text).encode()
         case {"pieces": pieces}:
             return _joined(files, pieces)
     raise ValueError(f"no such description: {sorted(described)}")
@@ -258,15 +263,3 @@ def _joined(files: Mapping[str, Description], pieces: Iterable[Description]) -> 
             raise ValueError(f"pieces make more than {_MAX_CARD} bytes")
         data += part * times
     return bytes(data)
-
-
-def _edited(text: str, edits: list[list[str]]) -> str:
-    """Return the text with some parts, which occur once in it, replaced in this order."""
-    parts, done = [], 0
-    for old, new in edits:
-        if text.count(old) != 1:
-            raise ValueError(f"occurs {text.count(old)} times: {old!r}")
-        start = text.index(old, done)
-        parts += [text[done:start], new]
-        done = start + len(old)
-    return "".join([*parts, text[done:]])
