@@ -7,7 +7,6 @@ import shlex
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role
 from cardsign.keys.passphrases import read_passphrase
-from cardsign.keys.store import KeyStore, create_store
+from cardsign.keys.store import KeyStore
 from cardsign.publish.generation import Generation, export_files, newest_generation
 from cardsign.publish.publication import Documents, note_publication
 
@@ -74,9 +73,9 @@ def init(
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=recovery_out, **options)
     plan.check()
     has_settings = plan.has_settings
-    create = partial(create_store, user=issuer.local_user())
     passphrases = _ask_passphrases(keystore)
-    keyset, recovery = init_issuer(plan, passphrases, now=moment(), create=create)
+    user = issuer.local_user()
+    keyset, recovery = init_issuer(plan, passphrases, now=moment(), user=user)
     text = "" if recovery_out else recovery.decode()
     kids: dict[str, str] = {
         role: key.public.kid for key in reversed(keyset.keys) for role in key.roles

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.card import extensions
 from cardsign.card.convert import convert_card
-from cardsign.card.document import Card, list_origins, render, unsigned
+from cardsign.card.document import Card, check_interfaces, render, unsigned
 from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, elements_of, members_of, objects_in
@@ -37,15 +36,14 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, ledger
 from cardsign.keys.signers import Access
-from cardsign.publish.generation import LEGACY_FILE, Generation, is_card
-from cardsign.publish.publication import Documents, publication_of, published_card
+from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, Generation, is_card
+from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
-from cardsign.times import utc
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
+from cardsign.times import read_span, utc
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, parse_origin
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
 MAX_LIFETIME: Final = timedelta(days=400)
-_SPAN: Final = re.compile(r"([1-9][0-9]{0,3})d")
 
 
 def sign_cards(work: Work) -> list[tuple[ProjectCard, SignedCard]]:
@@ -74,18 +72,19 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
         BuildRefused: As :func:`cardsign.build.assemble.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.work.card_signers`.
-        InputRefused: As :func:`cardsign.sign.sign_document`;
-            ``card.origin_mismatch``: the keyset statement does not allow an interface.
-        UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
+        InputRefused: As :func:`cardsign.sign.sign_document`.
+        UsageFault: ``card.origin_mismatch``: the newest keyset statement allows an interface
+            nowhere; ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.
     """
-    signed = []
+    signed, keyset = [], work.keyset
     for card in work.config.cards:
-        _check_replaceable(card)
-        source = read_source(card, work.config.build)
-        _check_origins(work, card, source)
         earlier = read_signed(card)
+        source = read_source(card, work.config.build)
         with of_the_user(str(card.source)):
+            if keyset is not None:
+                origins = tuple(map(parse_origin, keyset.origins))
+                check_interfaces(Card.from_bytes(source).document, None, origins)
             marker = _marker(work, card, source, earlier)
             options = SigningOptions(
                 own_kids=work.store.state.ever_held_kids(), extended=marker, file=str(card.source)
@@ -94,20 +93,6 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
             signing = sign_with_notes(document, signers, options)
         signed.append((card, signing))
     return signed
-
-
-def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
-    """Refuse a card with an interface where the newest keyset statement allows none."""
-    keyset, path = work.keyset, str(card.source)
-    with of_the_user(path):
-        origins = list_origins(Card.from_bytes(source).document) if keyset else []
-    for origin in origins:
-        if keyset and origin not in keyset.origins:
-            allowed = ", ".join(keyset.origins)
-            message = f"it has an interface at {origin}, and keyset {keyset.label} allows {allowed}"
-            options = " ".join(f"--origin {name}" for name in (*keyset.origins, origin))
-            hint = f"Correct it, or let the roots allow it: cardsign keyset draft {options}"
-            raise errors.CardRefused("card.origin_mismatch", message, path=path, hint=hint)
 
 
 def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
@@ -148,53 +133,33 @@ def _select_skills(document: Mapping[str, Json], card: ProjectCard) -> dict[str,
             path=str(card.source),
         )
     shown: list[Json] = [skill for name, skill in skills.items() if name in card.skills]
-    chosen: dict[str, Json] = {**document, "skills": shown}
+    kept = extensions.kept_of(document)
+    of_skills = members_of(kept.pop("skills", None))
+    if of_shown := {name: of_skills[name] for name in of_skills if name in card.skills}:
+        kept["skills"] = of_shown
+    chosen = {**document, "skills": shown}
     chosen.pop("signatures", None)  # they are of the whole card
-    capabilities = members_of(document.get("capabilities"))
-    declared = capabilities.get("extensions")
-    if isinstance(declared, list):
-        kept = [_keep_skills(extension, card.skills) for extension in declared]
-        chosen["capabilities"] = {**capabilities, "extensions": list(filter(None, kept))}
-    return chosen
+    return extensions.with_kept(chosen, kept)
 
 
-def _keep_skills(extension: Json, skills: Collection[str]) -> Json:
-    """Return our extension with what it keeps of these skills, or None; any other as it is."""
-    if not isinstance(extension, dict) or extension.get("uri") != extensions.FIELDS_URI:
-        return extension
-    params = dict(members_of(extension.get("params")))
-    of_skills = params.pop("skills", None)
-    if not isinstance(of_skills, dict):
-        return extension
-    if kept := {name: value for name, value in of_skills.items() if name in skills}:
-        params["skills"] = kept
-    return {**extension, "params": params} if params else None
+def read_signed(card: ProjectCard) -> bytes | None:
+    """Return the signed form of a card, as it was written last; None where there is none.
 
-
-def _check_replaceable(card: ProjectCard) -> None:
-    """Check that only a card is written over: cardsign.toml may name a key, or a statement.
+    Only a card is read, and written over: cardsign.toml may name a key, or a statement.
 
     Raises:
         UsageFault: ``config.not_allowed``: there is something else.
     """
-    data = read_signed(card)
     with suppress(InputRefused):
-        if data is None or Card.from_bytes(data).a2a_version != "none":
-            return
-    raise UsageFault(
-        "config.not_allowed",
-        "'signed' of a [[card]] names a file that is no card, and would replace it",
-        path=str(card.signed),
-        hint="Name another file in cardsign.toml, or remove this one yourself.",
-    )
-
-
-def read_signed(card: ProjectCard) -> bytes | None:
-    """Return the signed form of a card, as it was written last; None where there is none."""
-    try:
-        return read_bytes(card.signed, max_bytes=MAX_CARD_BYTES)
-    except errors.FileMissing:
-        return None
+        try:
+            data = read_bytes(card.signed, max_bytes=MAX_CARD_BYTES)
+        except errors.FileMissing:
+            return None
+        if Card.from_bytes(data).a2a_version != "none":
+            return data
+    message = "'signed' of a [[card]] names a file that is no card, and would replace it"
+    hint = "Name another file in cardsign.toml, or remove this one yourself."
+    raise UsageFault("config.not_allowed", message, path=str(card.signed), hint=hint)
 
 
 def list_signed_cards(work: Work, *, again: bool = False) -> tuple[tuple[str, str], ...]:
@@ -225,16 +190,16 @@ def expiry(text: str, now: datetime) -> int:
 
     Args:
         text: ``YYYY-MM-DD``, with all of that day; ``YYYY-MM-DDThh:mm:ss``, in UTC where no
-            offset is given; or ``90d``, as many days from now.
+            offset is given; or ``90d``, so long from now.
         now: The time, with its zone.
 
     Raises:
         UsageFault: ``usage.invalid``: it is none of these, past, or beyond :data:`MAX_LIFETIME`.
     """
-    span, latest = _SPAN.fullmatch(text), now + MAX_LIFETIME
+    span, latest = read_span(text), now + MAX_LIFETIME
     try:
-        end = now + timedelta(days=int(span[1])) if span else datetime.fromisoformat(text)
-    except ValueError as exc:
+        end = now + timedelta(seconds=span) if span else datetime.fromisoformat(text)
+    except (ValueError, OverflowError) as exc:
         raise UsageFault("usage.invalid", f"expires takes an ISO date, not {text!r}") from exc
     end = end if end.tzinfo else end.replace(tzinfo=UTC)
     # A date alone, which no time follows, is all of that day.
@@ -253,7 +218,6 @@ def _marker(
     """Return what makes a card that of an audience: the marker that it has, while that will do."""
     if card.audience is None or card.expires is None:
         return None
-    extensions.check_audience(card.audience)
     end = expiry(card.expires, work.now)
     own = _find_own_marker(work, earlier) if earlier else None
     if earlier and own and own.audience == card.audience and _says_the_same(source, earlier, own):
@@ -265,7 +229,7 @@ def _marker(
 
 def _renews_itself(card: ProjectCard) -> bool:
     """Say whether a card ends some time after it was signed, such as ``90d``."""
-    return bool(card.audience and card.expires and _SPAN.fullmatch(card.expires))
+    return bool(card.audience and card.expires and read_span(card.expires))
 
 
 def _find_own_marker(work: Work, untrusted_card: bytes) -> extensions.ExtendedMarker | None:
@@ -421,7 +385,7 @@ def find_card_gaps(work: Work) -> Iterator[Gap]:
     yield from (*gaps, *find_release_gap(work, listed))
     if signed is not None and work.config.publish is not None:
         publish = partial(_publish, work, signed)
-        until = work.now if publishing.explain_refused_card(work) else None
+        until = work.now if _is_refused(work) else None
         gaps += publishing.find_publication_gap(work, "publish the cards", publish, until=until)
         yield from gaps
     if not (gaps or is_withdrawn(work) or (work.config.cards and work.config.publish)):
@@ -430,11 +394,23 @@ def find_card_gaps(work: Work) -> Iterator[Gap]:
         yield from publishing.find_update_gap(work)
 
 
+def _is_refused(work: Work) -> bool:
+    """Say whether verifiers do not trust the published card, which is not withdrawn."""
+    newest = work.published
+    try:
+        issued = statements_in(newest)
+        if issued and newest and newest.card and not is_withdrawn(work):
+            issued.check_trusted({CARD_FILE: newest.card}, now=work.now)
+    except errors.PublishRefused:
+        return True
+    return False
+
+
 def _make_repair_gap(work: Work, fault: errors.CardsignError) -> Gap:
     place = str(fault.finding.place) or "cardsign.toml"
     message = f"repair {place}: {fault.message}; until then what is published stays"
     if fault.code == "card.origin_mismatch":
-        message += f". {fault.finding.fix}"
+        message += ". Or let the roots allow it: cardsign keyset draft --origin ORIGIN"
     return Gap(f"{message}. Then: {work.again}")
 
 
@@ -463,7 +439,7 @@ def _make_signing_gap(work: Work) -> Gap:
     signed = filter(None, (read_signed(card) for card in work.config.cards if card.audience))
     markers = filter(None, (_find_own_marker(work, card) for card in signed))
     until = min((utc(marker.exp) for marker in markers), default=None)
-    until = work.now if publishing.explain_refused_card(work) else until
+    until = work.now if _is_refused(work) else until
     return Gap("sign the cards", key_holder("card"), until=until, close=partial(_sign_again, work))
 
 

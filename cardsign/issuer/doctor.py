@@ -149,14 +149,12 @@ def _find_exposed(store: FolderStore) -> Iterator[Finding]:
     """Yield in one finding what others than the owner can reach."""
     directory = store.path / PRIVATE_FOLDER
     paths = [path for path in (store.log, directory, *directory.glob("*")) if path.exists()]
-    modes = {path: path.stat().st_mode & 0o077 for path in paths}
-    exposed = sorted(filter(modes.__getitem__, paths), key=lambda path: not modes[path] & 0o022)
+    exposed = [path for path in paths if path.stat().st_mode & 0o077]
     if exposed:
         # Key files are encrypted, and a checkout by git is readable.
-        level: Severity = "error" if modes[exposed[0]] & 0o022 else "note"
+        writable = [path for path in exposed if path.stat().st_mode & 0o022]
+        level: Severity = "error" if writable else "note"
+        place = Place(str([*writable, *exposed][0]))
         message = "group or others can access this"
-        message += f", and {len(exposed) - 1} more of the key store" if len(exposed) > 1 else ""
         fix = f"Run: chmod -R go= {shlex.quote(str(store.path))}"
-        yield Finding(
-            "doctor.permissions", message, Place(str(exposed[0])), severity=level, fix=fix
-        )
+        yield Finding("doctor.permissions", message, place, severity=level, fix=fix)

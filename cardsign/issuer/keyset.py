@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cardsign import errors
-from cardsign.card.document import Card, list_origins
-from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, jcs
 from cardsign.errors import FileFault, FileMissing, SigningRefused, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
@@ -36,25 +34,24 @@ from cardsign.keys import agenda
 from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, statement_blob
 from cardsign.keys.passphrases import MAX_ENVELOPE_BYTES, open_envelope, seal
-from cardsign.keys.store import KeyStore, StorePlace, create_store, is_taken, open_store
+from cardsign.keys.signers import Access
+from cardsign.keys.store import KeyStore, StorePlace, StoreUser, create_store, is_taken, open_store
 from cardsign.publish.publication import SKEW
 from cardsign.statements import envelope
 from cardsign.statements import keyset as statements
 from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, OnlineRole, Quorum, RootKey
 from cardsign.times import day, second, utc
-from cardsign.urls import KEYSET_PATH, parse_origin
+from cardsign.urls import parse_origin
 
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
 KEYSET_LIFETIME: Final = timedelta(days=90)
 #: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
 KEY_LIFETIME: Final = timedelta(days=400)
-#: Who holds an online key whose record names nobody.
-DEFAULT_HOLDER: Final = "publisher"
 
 #: Origins of a trial on one machine, which has no certificate.
 _LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
-#: Who holds the first keys, until a keyset names somebody else.
+#: Who holds a key whose record names nobody, and the first keys.
 _OWNER: Final = "owner"
 _PUBLICATION: Final = "public"
 #: Whose passphrase each key of a new issuer has; without one of its own the recovery key has that
@@ -88,8 +85,6 @@ def differences(old: KeysetStatement | None, new: KeysetStatement) -> Iterator[s
     later = [*_sentences(new)]
     yield from (f"- {line}" for line in earlier if line not in later)
     yield from (f"+ {line}" for line in later if line not in earlier)
-    if new.recovery is None:
-        yield "= recovery: none; a stolen root key cannot be replaced"
     yield f"~ valid from {day(new.iat)} until {day(new.exp)}"
 
 
@@ -235,7 +230,7 @@ def _listed(
     if entry is not None:
         start = entry.nbf
         end = entry.exp if entry.exp >= until.timestamp() else end
-    holder = record.holder or (entry.holder if entry else DEFAULT_HOLDER)
+    holder = record.holder or (entry.holder if entry else _OWNER)
     roles = tuple(role for role in ROTATING if role == record.role)
     return IssuerKey(record.public, roles, holder, start, end)
 
@@ -384,9 +379,6 @@ def draft_keyset(
     if not origins and not any(content.origins):
         hint = "Name it: cardsign keyset draft --origin https://HOST"
         raise UsageFault("usage.conflict", "no origin of the issuer is known", hint=hint)
-    if not roots:
-        hint = "Make one: cardsign keys generate --role root"
-        raise UsageFault("usage.conflict", "no root key is left to sign a keyset", hint=hint)
     with of_the_user("the origin"):
         allowed = tuple(str(parse_origin(origin)) for origin in origins or content.origins)
     content = replace(
@@ -402,12 +394,7 @@ def draft_keyset(
 
 def _first(work: Work) -> KeysetStatement:
     """Return what the first statement says: every root key of the store, one of them is enough."""
-    root, recovery = (
-        tuple(
-            RootKey(key.public, key.holder or _OWNER) for key in work.store.state.active_keys(role)
-        )
-        for role in ("root", "recovery")
-    )
+    roots = work.store.state.active_keys("root")
     return KeysetStatement(
         envelope=Envelope(TYP_KEYSET, b"", ()),
         issuer="",
@@ -417,8 +404,8 @@ def _first(work: Work) -> KeysetStatement:
         prev=None,
         iat=0,
         exp=0,
-        root=Quorum(1, root),
-        recovery=Quorum(1, recovery) if recovery else None,
+        root=Quorum(1, tuple(RootKey(key.public, key.holder or _OWNER) for key in roots)),
+        recovery=None,
         keys=(),
         revoked=frozenset(),
     )
@@ -477,15 +464,13 @@ def _advising(store: KeyStore, statement: KeysetStatement, name: str) -> Iterato
     try:
         yield
     except StatementRefused as refusal:
-        hint, newest = refusal.finding.fix, kept_keyset(store)
+        hint = refusal.finding.fix
         if refusal.code == "statement.fork":
             kept = {keyset.number: keyset for keyset in store.state.keysets}[statement.number]
             hint = _FORKED.format(store.place_of(statement_blob(kept.blob)))
-        elif refusal.code == "statement.gap" and newest:
-            epoch, version = newest.epoch, newest.version + 1
-            url = newest.origins[0] + KEYSET_PATH.format(epoch=epoch, version=version)
-            hint = f"Get {url} and keep it: cardsign keyset publish {epoch}.{version}.json "
-            hint += f"--keystore {shlex.quote(store.place)}; then the next one, if it says so again"
+        elif refusal.code == "statement.gap":
+            keep = f"cardsign keyset publish STATEMENT --keystore {shlex.quote(store.place)}"
+            hint = f"Fetch the versions that are served one by one, and keep each: {keep}"
         raise StatementRefused(refusal.code, refusal.message, path=name, hint=hint) from refusal
 
 
@@ -512,11 +497,7 @@ def sign_keyset(
     if "".join(digest.split()).lower() != draft.digest:
         raise UsageFault("statement.digest", "this draft has another digest")
     able = list_able(draft, work.keyset)
-    signers: Sequence[Signer]
-    if recovery is not None:
-        signers = [recovery()[0]]
-    else:
-        signers = open_signers(work, ("root", "recovery"), able)
+    signers: Sequence[Signer] = [recovery()[0]] if recovery else open_signers(work, able)
     if not signers or any(signer.public.thumbprint not in able for signer in signers):
         message = "no key in this key store is among those that must sign this statement"
         hint = "See who has to: cardsign keyset show DRAFT."
@@ -616,11 +597,7 @@ def _find_draft_gaps(work: Work, newest: KeysetStatement, *, is_final: bool) -> 
     if draft is None:
         return
     if draft is not present:
-
-        def write() -> list[str]:
-            write_atomic(file, write_draft(draft), plain=True)
-            return []
-
+        write = partial(write_atomic, file, write_draft(draft), plain=True)
         yield Gap(f"draft keyset {draft.label}, and sign it with the root keys", close=write)
     elif additions := says_more(state, newest, draft, now=now):
         message = (
@@ -638,18 +615,15 @@ def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
 
     Now, if no key of it signs cards, or verifiers still trust a key that was stolen.
     """
-    keys = work.store.state.keys
-    needed = [
-        role
-        for role in ROTATING
-        if any(key.role == role for key in keys)
-        and not any(newest.lists(key.thumbprint, role) for key in keys if key.state == "active")
-    ]
+    keys, release = work.store.state.keys, work.release
+    active = {key.thumbprint for key in keys if key.state == "active"}
+    signing = {role for key in newest.keys if key.public.thumbprint in active for role in key.roles}
+    lacking = {key.role for key in keys} - signing
     stolen = [key for key in keys if key.revoked_because == "compromised"]
-    if "card" in needed or find_still_trusted(work, stolen):
+    if "card" in lacking or find_still_trusted(work, stolen):
         return work.now
-    release = work.release if "release" in needed else None
-    return utc(min(newest.exp, release.exp if release else newest.exp))
+    ends = release.exp if release and "release" in lacking else newest.exp
+    return utc(min(newest.exp, ends))
 
 
 def _find_missing_signatures(
@@ -762,8 +736,7 @@ class IssuerPlan:
         Raises:
             FileFault: ``file.exists``: the folder is set up already, or there is a key store.
             UsageFault: ``usage.conflict``: no issuer is named;
-                ``usage.invalid``: no https origin, nor http on this machine;
-                ``card.origin_mismatch``: the card that is here has no interface there.
+                ``usage.invalid``: no https origin, nor http on this machine.
         """
         extends = is_taken(self.keystore) and _has_cards_alone(self.keystore)
         if self.has_settings and not extends:
@@ -776,13 +749,6 @@ class IssuerPlan:
             origin = str(parse_origin(self.origin))
         if not origin.startswith(("https://", *_LOOPBACK)):
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
-        if self.card is not None and (file := self.folder / self.card).is_file():
-            with of_the_user(self.card):
-                card = Card.from_bytes(read_bytes(file, max_bytes=MAX_CARD_BYTES))
-                origins = list_origins(card.document)
-            if origins and origin not in origins:
-                message = f"{self.card} has an interface at {origins[0]}, and --issuer is {origin}"
-                raise UsageFault("card.origin_mismatch", message, hint="Correct one of them.")
         for place in {self.keystore, self.root_place}:
             if is_taken(place) and not (extends and place == self.keystore):
                 message = f"{place} holds a key store with keys of an issuer"
@@ -817,11 +783,7 @@ def _has_cards_alone(place: StorePlace) -> bool:
 
 
 def init_issuer(
-    plan: IssuerPlan,
-    passphrases: RolePassphrases,
-    *,
-    now: datetime,
-    create: Callable[[StorePlace], KeyStore] = create_store,
+    plan: IssuerPlan, passphrases: RolePassphrases, *, now: datetime, user: StoreUser | None = None
 ) -> tuple[KeysetStatement, bytes]:
     """Set up a folder with root, card, release and recovery keys and the first statements.
 
@@ -831,7 +793,7 @@ def init_issuer(
         plan: What is set up.
         passphrases: Of the keys.
         now: The time, with its zone, in whole seconds.
-        create: Makes an empty key store at a place.
+        user: Whose key stores they are.
 
     Returns:
         The first keyset, and the recovery key as an encrypted PEM: where the plan names no file for
@@ -850,17 +812,17 @@ def init_issuer(
         raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
     recovery, text = make_recovery_key(own or passphrases["card"])
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
-    store = roots = create(plan.keystore)
+    store = roots = create_store(plan.keystore, user)
     if store.state.active_keys("card"):
         del algs["card"]
     private = {role: PrivateKey.generate(alg) for role, alg in algs.items()}
     if plan.root_place != plan.keystore:
-        roots = create(plan.root_place)
+        roots = create_store(plan.root_place, user)
     with _written(plan.recovery_out, text):
         for role, key in private.items():
             holding = roots if role == "root" else store
             holding.add_key(key, passphrases[role], now=now, role=role, holder=_OWNER)
-    work = Work(store, now, access=passphrases["release"])
+    work = Work(store, now, access=Access.by_passphrase(passphrases["release"]))
     root = RootKey(private["root"].public, _OWNER)
     draft = draft_keyset(
         work,

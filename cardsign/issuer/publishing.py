@@ -23,12 +23,11 @@ from cardsign.findings import counted
 from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work, key_holder
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, history
-from cardsign.keys.signers import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.publish import generation as generations
 from cardsign.publish import publication as publications
-from cardsign.publish.generation import CARD_FILE, CURRENT_FILE, Generation, newest_generation
+from cardsign.publish.generation import CURRENT_FILE, Generation, newest_generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.statements.release import ReleaseStatement
@@ -213,8 +212,7 @@ def update_publication(
         writes=writes,
     )
     if generation is not None and writes:
-        replaced = earlier if withdraws else None
-        record_generation(store, work.config, generation, replaced, now=work.now)
+        record_generation(store, work.config, generation, earlier, now=work.now)
     return generation
 
 
@@ -304,22 +302,6 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
             yield from find_publication_gap(work, task, take_out, until=work.now)
 
 
-def explain_refused_card(work: Work) -> PublishRefused | None:
-    """Return why verifiers do not trust the published card; None if they do, or it is withdrawn."""
-    generation = work.published
-    try:
-        checked = publications.statements_in(generation)
-        if generation is None or checked is None:
-            return None
-        release, path = checked.release, work.path_of(CARD_PATH)
-        url = checked.newest.origins[0] + path
-        if generation.card and (release is None or not release.is_withdrawn(url)):
-            checked.check_trusted({CARD_FILE: generation.card}, now=work.now)
-    except PublishRefused as refusal:
-        return refusal
-    return None
-
-
 # The record of what is published.
 
 
@@ -374,9 +356,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
 
 def _find_not_live(work: Work, live: str, generation: Generation) -> str:
     """Return why the live URL does not serve a generation's card and key set yet, or nothing."""
-    access = work.access
-    is_loopback = isinstance(access, Access) and access.policy.insecure_loopback_http
-    settings = FetchSettings(insecure_loopback_http=is_loopback)
+    settings = FetchSettings(insecure_loopback_http=work.access.policy.insecure_loopback_http)
     for path, data in ((JWKS_PATH, generation.jwks), (CARD_PATH, generation.card)):
         try:
             url = live + work.path_of(path)

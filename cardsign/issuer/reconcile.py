@@ -137,14 +137,13 @@ def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
     of its number would be a fork. The one after it says what has changed. Each holder keeps what
     the next draft is held against.
     """
-    holders = [(work, "")]
-    if work.roots is not None:
-        holders.append((work.roots, " in the key store of the root keys"))
-    statements = [keyset for holder, _ in holders for keyset in history.kept_keysets(holder.store)]
+    holders = list(filter(None, (work, work.roots)))
+    statements = [keyset for holder in holders for keyset in history.kept_keysets(holder.store)]
     # What is wrong with the file is said once a draft is due, which would go there.
     with suppress(errors.FileFault, UsageFault):
         statements += filter(None, [keysets.read_draft_file(work.draft)])
-    for holder, where in holders:
+    for holder in holders:
+        where = " in the key store of the root keys" if holder is work.roots else ""
         for statement in statements:
             with suppress(StatementRefused):
                 check_step(statement, holder.keyset)
@@ -230,7 +229,7 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
         StoreFault: ``keystore.same_custody``: with this passphrase a thief would have it.
     """
     store, key = work.store, step.key
-    access, seq = work.access_for(key.role), store.state.seq
+    access, seq = work.access.for_role(key.role), store.state.seq
     if key.private == "held" and not key.is_stolen:
         secret = access.passphrase(key.custody, f"{key.role} keys")
         with suppress(errors.FileMissing):  # a key whose file is not here cannot tell
@@ -294,7 +293,7 @@ def _close_gaps(work: Work, done: list[str]) -> list[Gap]:
                 gaps.append(gap)
                 continue
             try:
-                done += gap.close()
+                done += gap.close() or ()
             except CardsignError as fault:
                 if fault.code == "keystore.changed":  # another process was faster
                     closed[gap.name] += 1
@@ -364,8 +363,6 @@ def _explain(gap: Gap, fault: CardsignError | None) -> str:
         roles = (role for role in ledger.ROLES if gap.who == key_holder(role))
         variable = ledger.passphrase_variable("root" if gap.awaits_roots else next(roles, "card"))
         message += "" if variable in message else f"; set {variable}"
-        if fault.code == "passphrase.wrong":
-            message += " to the passphrase that this key has now"
     return message
 
 

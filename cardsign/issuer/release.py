@@ -6,7 +6,6 @@ so that none of the orders in which copies expire refuses an honest card (threat
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,14 +17,14 @@ from cardsign import errors
 from cardsign.card.document import Card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json, jcs
-from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
+from cardsign.errors import PublishRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer import publishing
-from cardsign.issuer.work import ADD_ROOT, RECOVER, Gap, Work, key_holder
+from cardsign.issuer.work import ADD_ROOT, Gap, Work, key_holder
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, history, ledger
 from cardsign.keys.agenda import TimelineSettings
-from cardsign.keys.ledger import ENDED, KeyRecord, Role, StoreState
+from cardsign.keys.ledger import ENDED, KeyRecord, StoreState
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.publish.generation import CARD_FILE
 from cardsign.publish.publication import SKEW, check_cards
@@ -87,9 +86,7 @@ def card_digest(card: bytes) -> str:
         JsonRefused, CardRefused: It cannot be read in one way only.
         CanonicalizationError: It has no such payload.
     """
-    return hashlib.sha256(
-        canonicalize(Card.from_bytes(card).document, "served-as-is").data
-    ).hexdigest()
+    return canonicalize(Card.from_bytes(card).document, "served-as-is").sha256
 
 
 def draft_following(
@@ -317,14 +314,11 @@ def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: s
         raise UsageFault(refusal.code, refusal.message, hint=hint) from refusal
 
 
-def open_signers(work: Work, roles: tuple[Role, ...], thumbprints: set[str]) -> tuple[Signer, ...]:
-    """Open the keys of a store among `thumbprints` that have one of the roles and can sign."""
+def open_signers(work: Work, thumbprints: set[str]) -> tuple[Signer, ...]:
+    """Open the keys of a store among `thumbprints` that can sign."""
+    keys = (key for key in work.store.state.keys if key.state in ("active", "retiring"))
     return tuple(
-        work.store.signer(record, work.access)
-        for record in work.store.state.keys
-        if record.thumbprint in thumbprints
-        and record.role in roles
-        and record.state in ("active", "retiring")
+        work.store.signer(key, work.access) for key in keys if key.thumbprint in thumbprints
     )
 
 
@@ -351,13 +345,8 @@ def sign_next_release(
     draft = draft_release(work, plan, force=force)
     if draft is None:
         return None
-    able = {key.public.thumbprint for key in keyset.keys} - draft.revoked
-    signers = open_signers(work, ("release",), able)
-    if not signers:
-        message = "no release key of the newest keyset statement is here"
-        hint = "The roots can list one: cardsign keyset draft."
-        raise SigningRefused("sign.no_key", message, path=work.store.place, hint=hint)
-    data = releases.sign_release(draft.envelope.payload, signers)
+    able = {key.public.thumbprint for key in keyset.keys if "release" in key.roles}
+    data = releases.sign_release(draft.envelope.payload, open_signers(work, able - draft.revoked))
     signed = releases.read_release(data)
     releases.check_release(signed, keyset, previous, now=work.now, skew=SKEW)
     publishing.check_publishable(work, release=data)
@@ -449,9 +438,7 @@ def _make_root_gap(work: Work, keyset: KeysetStatement, names: str) -> Gap:
     if keyset.recovery is None:
         message += "there is no recovery key, so list another root, then revoke this one"
         return Gap(message, command=ADD_ROOT)
-    command = RECOVER
-    if any(key.rotates for key in work.store.state.keys):  # else others publish what is signed here
-        recover = " ".join(filter(None, (f"{RECOVER} -o next.json --yes", work.options)))
-        command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
     message += "the recovery key has to open a new epoch, under new passphrases"
+    recover = work.command("keyset recover --recovery-file FILE -o next.json --yes")
+    command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
     return Gap(message, "the holder of the recovery key", command, awaits_roots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -43,7 +43,7 @@ class Work:
         store: The key store.
         now: The time, with its zone, in whole seconds.
         config: The project: its issuer, cards, publication directory and timeline.
-        access: What signers may use; a passphrase is enough for keys in files.
+        access: What signers may use.
         roots: The same of another key store with root keys, such as on a USB stick.
         draft: Where a draft of the next keyset statement is or goes.
         options: The options that the commands for what is left have to repeat: ``--keystore DIR``.
@@ -59,7 +59,7 @@ class Work:
     store: KeyStore
     now: datetime
     config: ProjectConfig = NO_CONFIG
-    access: Access | bytes = b""
+    access: Access = field(default_factory=partial(Access.by_passphrase, b""))
     roots: Work | None = None
     draft: Path = Path(DRAFT_FILE)
     options: str = ""
@@ -102,12 +102,6 @@ class Work:
         """Return where the server has a well-known path of this agent, or of another."""
         name = agent or self.agent
         return (self.config.agent_path.rstrip("/").replace("{name}", name) if name else "") + path
-
-    def access_for(self, role: Role) -> Access:
-        """Return what keys of a role may use."""
-        access = self.access
-        access = Access.by_passphrase(access) if isinstance(access, bytes) else access
-        return access.for_role(role)
 
     def command(self, words: str) -> str:
         """Return a command for the same key store, as a person types it."""
@@ -155,7 +149,8 @@ class Gap(NamedTuple):
         who: Whose passphrase or key it takes, where this machine cannot.
         command: What that person types.
         until: When it does harm if nobody does it; None: it does already, or nobody can know.
-        close: Closes it, and says what was done; None: only a person can.
+        close: Closes it, and returns what was done if that is worth a line; None: only a person
+            can.
         awaits_roots: What hinders it is gone once the next keyset is published.
     """
 
@@ -163,7 +158,7 @@ class Gap(NamedTuple):
     who: str = "you"
     command: str = ""
     until: datetime | None = None
-    close: Callable[[], list[str]] | None = None
+    close: Callable[[], Sequence[str] | None] | None = None
     awaits_roots: bool = False
     why: str = ""
 

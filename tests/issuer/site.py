@@ -87,7 +87,7 @@ class Site:
     @property
     def holder(self) -> Work:
         """What the holder of the offline root works with."""
-        return Work(self.roots, self.now, access=self.secrets["root"])
+        return Work(self.roots, self.now, access=Access.by_passphrase(self.secrets["root"]))
 
     def work(self, *roles: str, root: bool = False) -> Work:
         """What a person, or cron, with these passphrases works with."""
