@@ -185,7 +185,7 @@ def schema() -> None:
 @click.option(
     "--extended", metavar="NAME=FILE", multiple=True, help="An extended card for audience NAME."
 )
-@click.option("--drop-others", is_flag=True, help="Drop extended and 0.3 cards that are not named.")
+@click.option("--drop-others", is_flag=True, help="Drop extended cards that are not named.")
 @issuer.publication_option("-o", "--output")
 @click.option("--jwks", metavar="FILE", help="The keys to publish, instead of a key store's.")
 @issuer.key_option

@@ -36,7 +36,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, ledger
 from cardsign.keys.signers import Access
-from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, Generation, is_card
+from cardsign.publish.generation import CARD_FILE, Generation, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import read_span, utc
@@ -330,16 +330,6 @@ def _list_own_keys(work: Work) -> list[PublicKey]:
 
 
 def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
-    """Publish cards; our card of A2A 0.3 that stays published is signed with the current keys.
-
-    Raises:
-        PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.
-    """
-    older = work.published.legacy_card if work.published else None
-    stays = older and not (documents.legacy_card or work.drops_others)
-    if older and stays and _is_ours(work, LEGACY_FILE, older):
-        sign = _prepare_signing(work, work.access if writes else None)
-        documents = replace(documents, legacy_card=sign(older))
     return publishing.publish_cards(
         documents,
         work.config,

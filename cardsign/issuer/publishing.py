@@ -136,7 +136,7 @@ def publish_cards(
         now: The time, with its zone.
         store: Whose keys and statements go along, and what records the publication. A directory of
             another issuer is refused; without a key store, one of any key store.
-        drops_others: Publish no longer what is published and not named here.
+        drops_others: Publish no longer the extended cards that are not named here.
         writes: False to compare alone; nothing is written.
 
     Returns:
@@ -162,7 +162,6 @@ def publish_cards(
             hint = "Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
             hint += "named: --drop-others."
             raise PublishRefused("publish.extended", f"{message}now", hint=hint)
-        documents = replace(documents, legacy_card=documents.legacy_card or newest.legacy_card)
     if store is not None:
         documents = replace(
             documents,

@@ -48,8 +48,7 @@ class Work:
         draft: Where a draft of the next keyset statement is or goes.
         options: The options that the commands for what is left have to repeat: ``--keystore DIR``.
         root_option: And where the root keys are apart: ``--root-keystore usb``.
-        drops_others: Publish no extended card, and no card of A2A 0.3, that the project does not
-            name.
+        drops_others: Publish no extended card that the project does not name.
         adopts: Add to the log what another copy of the key store has published.
         is_dry_run: Close no gap, and say which would be closed; the store is a preview.
         agent: Whose work it is, where the project has several agents; see :meth:`by_agent`.

@@ -130,9 +130,7 @@ def _check_legacy(older: Mapping[str, Json], public: Mapping[str, Json]) -> None
         if not problem and older.get(name) != public.get(name):
             problem = f"its {name} is not that of the public card"
     if problem:
-        hint = "cardsign publish --drop-others"
-        message = f"{_NAMES[LEGACY_FILE]}: {problem}"
-        raise PublishRefused("publish.legacy", message, hint=hint)
+        raise PublishRefused("publish.legacy", f"{_NAMES[LEGACY_FILE]}: {problem}")
 
 
 def _require_trusted(report: Report, file: str, *, by_statements: bool = False) -> None:

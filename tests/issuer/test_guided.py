@@ -286,24 +286,23 @@ def bare(tmp_path: Path) -> Site:
 
 EVIL = {**PORTABLE, "description": "evil"}
 LEGACY = convert_card(EVIL, "0.3")
-#: Where a card is put, what it is, and whether the settings name another one.
-PUT: dict[str, tuple[str, Callable[[bytes], bytes], bool]] = {
-    "unsigned": (CARD_FILE, lambda _: dump(EVIL), False),
+#: Where a card is put, and what it is; no settings name another one.
+PUT: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "unsigned": (CARD_FILE, lambda _: dump(EVIL)),
     "what prune-empty leaves out": (
         CARD_FILE,
         lambda card: dump({**json.loads(card), "url": "https://evil.example"}),
-        False,
     ),
-    "a card of A2A 0.3": (LEGACY_FILE, lambda _: dump(LEGACY), True),
+    "a card of A2A 0.3": (LEGACY_FILE, lambda _: dump(LEGACY)),
 }
 
 
-@pytest.mark.parametrize(("name", "forge", "names_card"), PUT.values(), ids=PUT)
+@pytest.mark.parametrize(("name", "forge"), PUT.values(), ids=PUT)
 def test_a_card_that_somebody_has_put_there_is_not_signed(
-    name: str, forge: Callable[[bytes], bytes], names_card: bool, bare: Site
+    name: str, forge: Callable[[bytes], bytes], bare: Site
 ) -> None:
     """Cron has it on record as soon as it is there, which says nothing."""
-    bare.names_card = names_card
+    bare.names_card = False
     forged = forge(bare.live.card)
     put_there(bare, name, forged)
     assert bare.rotate("card").left
