@@ -196,20 +196,18 @@ def expiry(text: str, now: datetime) -> int:
     Raises:
         UsageFault: ``usage.invalid``: it is none of these, past, or beyond :data:`MAX_LIFETIME`.
     """
-    span, latest = read_span(text), now + MAX_LIFETIME
+    span = read_span(text)
+    message = f"expires takes an ISO date of the next {MAX_LIFETIME.days} days, not {text!r}"
     try:
         end = now + timedelta(seconds=span) if span else datetime.fromisoformat(text)
+        if not span and len(text) <= len("YYYY-MM-DD"):
+            end += timedelta(days=1)
     except (ValueError, OverflowError) as exc:
-        raise UsageFault("usage.invalid", f"expires takes an ISO date, not {text!r}") from exc
+        raise UsageFault("usage.invalid", message) from exc
     end = end if end.tzinfo else end.replace(tzinfo=UTC)
-    # A date alone, which no time follows, is all of that day.
-    rest = timedelta(days=0 if span or len(text) > len("YYYY-MM-DD") else 1)
-    if end <= now - rest:
-        raise UsageFault("usage.invalid", f"expires {text!r} is past")
-    if end > latest - rest:
-        days = MAX_LIFETIME.days
-        raise UsageFault("usage.invalid", f"expires {text!r} is more than {days} days ahead")
-    return int((end + rest).timestamp())
+    if not now < end <= now + MAX_LIFETIME:
+        raise UsageFault("usage.invalid", message)
+    return int(end.timestamp())
 
 
 def _marker(

@@ -346,26 +346,20 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
         work.store.commit(agenda.record_publication, seen, now=work.now)
         return [f"saw generation {generation.number} at {live}"]
 
-    if why := _find_not_live(work, live, generation):
-        message = f"deploy generation {generation.number} to {live}"
-        yield Gap(message, why=why, command=work.again)
-    elif generation.card:  # of a withdrawn card nothing is left to wait for
-        yield Gap(f"record that {live} serves generation {generation.number}", close=record)
-
-
-def _find_not_live(work: Work, live: str, generation: Generation) -> str:
-    """Return why the live URL does not serve a generation's card and key set yet, or nothing."""
     settings = FetchSettings(insecure_loopback_http=work.access.policy.insecure_loopback_http)
     for path, data in ((JWKS_PATH, generation.jwks), (CARD_PATH, generation.card)):
+        why = "it serves another one"
         try:
-            url = live + work.path_of(path)
-            served, why = fetch_document(url, settings).untrusted_body, ""
+            served = fetch_document(live + work.path_of(path), settings).untrusted_body
         except errors.FetchFailed as fault:
             served, why = b"", fault.message
         if served != data:
-            why = why or "it serves another one"
-            return f"{path} of generation {generation.number} is not live yet: {why}"
-    return ""
+            message = f"deploy generation {generation.number} to {live}"
+            why = f"{path} of generation {generation.number} is not live yet: {why}"
+            yield Gap(message, why=why, command=work.again)
+            return
+    if generation.card:  # of a withdrawn card nothing is left to wait for
+        yield Gap(f"record that {live} serves generation {generation.number}", close=record)
 
 
 # Whether what is published is ours, and has come as far as the key store.

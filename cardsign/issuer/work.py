@@ -257,8 +257,7 @@ def card_signers(
     active = store.load().signing_keys(now)
     if not active:
         message = "the key store has no active card key"
-        hint = "Make one: cardsign keys generate. If one waits already: cardsign keys rotate"
-        raise SigningRefused("sign.no_key", message, path=store.place, hint=hint)
+        raise SigningRefused("sign.no_key", message, path=store.place)
     return tuple(
         _OpenedLate(
             key.public,
