@@ -30,7 +30,8 @@ from cardsign.times import second
 
 if TYPE_CHECKING:
     from cardsign.config import ProjectConfig
-    from cardsign.issuer.work import Gap, Progress, Work
+    from cardsign.issuer.reconcile import Progress
+    from cardsign.issuer.work import Gap, Work
 
 KEYSTORE_VARIABLE: Final = "CARDSIGN_KEYSTORE"
 RECOVERY_VARIABLE: Final = passphrase_variable("recovery")

@@ -23,15 +23,7 @@ from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer import publishing
 from cardsign.issuer.release import card_digest, find_release_gap, is_withdrawn
-from cardsign.issuer.work import (
-    NEEDS_A_PERSON,
-    NOTICE,
-    UNLISTED,
-    Gap,
-    Work,
-    card_signers,
-    key_holder,
-)
+from cardsign.issuer.work import NEEDS_A_PERSON, NOTICE, Gap, Work, card_signers, key_holder
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, ledger
@@ -362,7 +354,7 @@ def find_card_gaps(work: Work) -> Iterator[Gap]:
         signed = _find_signed(work)
         listed = list_signed_cards(work, again=_is_switched_off(work)) if signed else ()
     except (*NEEDS_A_PERSON, errors.StoreFault) as fault:
-        if isinstance(fault, errors.StoreFault) and fault.code not in UNLISTED:
+        if isinstance(fault, errors.StoreFault) and fault.code != "keystore.not_listed":
             raise
         gaps.append(_make_signing_gap(work))
     except (InputRefused, errors.FileFault, UsageFault) as fault:  # nobody can sign that now

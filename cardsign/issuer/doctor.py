@@ -13,8 +13,8 @@ from datetime import timedelta
 
 from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
-from cardsign.issuer.reconcile import find_gaps
-from cardsign.issuer.work import NOTICE, RECOVER, Work, key_holder, unique_gaps
+from cardsign.issuer.reconcile import find_gaps, unique_gaps
+from cardsign.issuer.work import NOTICE, RECOVER, Work, key_holder
 from cardsign.keys.history import check_witnessed
 from cardsign.keys.ledger import ENDED, StoreState, private_blob
 from cardsign.keys.store import PRIVATE_FOLDER, FolderStore, KeyStore, missing_store

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from cardsign import errors
 from cardsign.card.values import Json, jcs
@@ -26,7 +26,7 @@ from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, writ
 from cardsign.issuer import release as releases
 from cardsign.issuer.publishing import check_publishable, published_statements
 from cardsign.issuer.release import check_in_force, find_still_trusted, open_signers
-from cardsign.issuer.work import DRAFT_FILE, NOTICE, RECOVER, Gap, KeysetDue, Work
+from cardsign.issuer.work import DRAFT_FILE, NOTICE, RECOVER, Gap, Work
 from cardsign.jose.jwk import SigningAlg
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
@@ -250,6 +250,24 @@ def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
         StatementRefused: As :func:`cardsign.statements.keyset.read_keyset`.
     """
     return statements.keyset_of(envelope.read_envelope(untrusted_bytes, TYP_KEYSET, is_draft=True))
+
+
+class KeysetDue(NamedTuple):
+    """The next keyset statement, by its number as people write it.
+
+    Attributes:
+        due: From when on the roots are wanted.
+        why: What for, in words.
+        ends: When the newest one ends, and with it everything.
+    """
+
+    number: str
+    due: datetime
+    why: str
+    ends: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        return self.due <= now
 
 
 def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:

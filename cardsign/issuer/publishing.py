@@ -20,7 +20,7 @@ from cardsign.card.extensions import declares_extended_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import PublishRefused, UsageFault
 from cardsign.findings import counted
-from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work, key_holder
+from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, history
 from cardsign.keys.store import KeyStore, digest_of
@@ -241,9 +241,6 @@ def find_publication_gap(
     gap = Gap(task, until=until, close=lambda: describe_generation(work, publish()))
     try:
         generation = publish(writes=False)
-    except errors.PassphraseFault:  # a card that stays is signed first
-        yield gap._replace(who=key_holder("card"))
-        return
     except (*NEEDS_A_PERSON, errors.FileFault, UsageFault) as fault:
         command = fault.finding.fix or work.again
         yield Gap(task, command=command, why=f"{fault.code}: {fault.message}")
@@ -413,9 +410,7 @@ def check_publishable(
             why, hint = "more is published than this key store knows", f"See: {work.again} --adopt"
             raise PublishRefused("publish.statements", why, hint=hint)
         if published := published_statements(part.config.publish):
-            # A new key store, after a loss, has signed no release yet.
-            newest = release or (issued.release if issued else None) or published.release_bytes
-            candidate = publications.Issued(keysets, newest)
+            candidate = publications.Issued(keysets, release)
             # A release that names a new keyset is newer than all before: so it ends a thief's
             # fast-forward.
             ends = replace(published, release=None) if keyset else published

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from cardsign import errors
 from cardsign.errors import CardsignError, StoreFault, UsageFault
@@ -23,17 +23,7 @@ from cardsign.issuer import keyset as keysets
 from cardsign.issuer import publishing
 from cardsign.issuer import release as releases
 from cardsign.issuer.cards import find_card_gaps, find_ending_cards
-from cardsign.issuer.work import (
-    NEEDS_A_PERSON,
-    RECOVER,
-    UNLISTED,
-    Gap,
-    KeysetDue,
-    Progress,
-    Work,
-    key_holder,
-    unique_gaps,
-)
+from cardsign.issuer.work import NEEDS_A_PERSON, RECOVER, Gap, Work, key_holder
 from cardsign.jose.jwk import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, history, ledger
@@ -81,7 +71,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
     yield from publishing.find_live_gap(work)
 
 
-def foresee(work: Work) -> tuple[tuple[agenda.Step, ...], KeysetDue | None]:
+def foresee(work: Work) -> tuple[tuple[agenda.Step, ...], keysets.KeysetDue | None]:
     """Return what is ahead of the keys, and of the keyset if there is one."""
     state, keyset, renewal = work.store.state, work.keyset, None
     if keyset and not history.has_ended(state, keyset):
@@ -248,6 +238,32 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
 
 #: How often one call closes the same gap: after that, another process keeps opening it.
 _MAX_CLOSED: Final = 5
+#: That no key may sign yet, or that none of the card does now: the next keyset lists other keys.
+_UNLISTED: Final = ("sign.no_key", "publish.not_verifying", "keystore.not_listed")
+
+
+class Progress(NamedTuple):
+    """What one call came to.
+
+    Attributes:
+        done: What was done, in order, each a short sentence.
+        planned: In a dry run what would be done, each in the imperative.
+        left: What needs a person; empty where nobody is needed.
+        notes: What else the user should know, each a sentence.
+    """
+
+    done: tuple[str, ...] = ()
+    left: tuple[Gap, ...] = ()
+    planned: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def unique_gaps(gaps: Iterable[Gap]) -> list[Gap]:
+    """Return the first of each name."""
+    named: dict[tuple[str, str], Gap] = {}
+    for gap in gaps:
+        named.setdefault(gap.name, gap)
+    return list(named.values())
 
 
 def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
@@ -313,7 +329,7 @@ def _close_gaps(work: Work, done: list[str]) -> list[Gap]:
 def _is_for_a_person(fault: CardsignError) -> bool:
     """Say whether the holder of a passphrase, or the roots, can end a fault."""
     is_draft = isinstance(fault, UsageFault) and fault.code.startswith("statement.")
-    codes = (*UNLISTED, "keystore.same_custody")
+    codes = (*_UNLISTED, "keystore.same_custody")
     return is_draft or isinstance(fault, NEEDS_A_PERSON) or fault.code in codes
 
 
@@ -327,7 +343,7 @@ def _for_people(
     work: Work, gaps: Sequence[Gap], faults: dict[tuple[str, str], CardsignError]
 ) -> list[Gap]:
     """Return gaps as people are told of them; what the roots or a recovery end first is theirs."""
-    waiting = [*UNLISTED, "statement.expired"]
+    waiting = [*_UNLISTED, "statement.expired"]
     if not any(gap.awaits_roots and gap.close is None for gap in gaps):
         waiting = []
     elif any(gap.command.startswith(RECOVER) for gap in gaps):
@@ -349,7 +365,7 @@ def _for_people(
 
 def _hand_over(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
     """Return a gap as something that a person closes, with the command for it."""
-    if fault and fault.code in UNLISTED and (names := publishing.name_keys_elsewhere(work)):
+    if fault and fault.code in _UNLISTED and (names := publishing.name_keys_elsewhere(work)):
         message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
         return Gap(message, command="cardsign keys rotate --keystore DIR")
     command = gap.command or (work.again if gap.close else "")  # else others act first

@@ -1,8 +1,8 @@
-"""What an issuer works with in one call, which keys sign, what is missing, and the result."""
+"""What an issuer works with in one call, which keys sign, and what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -31,8 +31,6 @@ ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 NEEDS_A_PERSON: Final = PassphraseFault, SignerFault, SigningRefused, PublishRefused
 #: How long before something ends someone must act; of a card at most a quarter of its time.
 NOTICE: Final = timedelta(days=14)
-#: That no key may sign yet, or that none of the card does now: the next keyset lists other keys.
-UNLISTED: Final = ("sign.no_key", "publish.not_verifying", "keystore.not_listed")
 
 
 @dataclass(slots=True)
@@ -170,48 +168,6 @@ class Gap(NamedTuple):
     def text(self) -> str:
         """What is to be done, and why."""
         return f"{self.what}: {self.why}" if self.why else self.what
-
-
-def unique_gaps(gaps: Iterable[Gap]) -> list[Gap]:
-    """Return the first of each name."""
-    named: dict[tuple[str, str], Gap] = {}
-    for gap in gaps:
-        named.setdefault(gap.name, gap)
-    return list(named.values())
-
-
-class KeysetDue(NamedTuple):
-    """The next keyset statement, by its number as people write it.
-
-    Attributes:
-        due: From when on the roots are wanted.
-        why: What for, in words.
-        ends: When the newest one ends, and with it everything.
-    """
-
-    number: str
-    due: datetime
-    why: str
-    ends: datetime
-
-    def is_due(self, now: datetime) -> bool:
-        return self.due <= now
-
-
-class Progress(NamedTuple):
-    """What one call came to.
-
-    Attributes:
-        done: What was done, in order, each a short sentence.
-        planned: In a dry run what would be done, each in the imperative.
-        left: What needs a person; empty where nobody is needed.
-        notes: What else the user should know, each a sentence.
-    """
-
-    done: tuple[str, ...] = ()
-    left: tuple[Gap, ...] = ()
-    planned: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def key_holder(role: Role) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault
 from cardsign.issuer.keyset import IssuerPlan, init_issuer
-from cardsign.issuer.reconcile import reconcile, revoke_keys
-from cardsign.issuer.work import Progress, Work
+from cardsign.issuer.reconcile import Progress, reconcile, revoke_keys
+from cardsign.issuer.work import Work
 from cardsign.keys.ledger import RevocationReason
 from cardsign.keys.signers import Access, SecretKind
 from cardsign.keys.store import FolderStore, open_store

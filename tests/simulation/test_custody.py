@@ -20,9 +20,8 @@ import pytest
 from cardsign import sign_card
 from cardsign.issuer import release
 from cardsign.issuer.keyset import accept_keyset, open_recovery_key, recover
-from cardsign.issuer.reconcile import revoke_keys
+from cardsign.issuer.reconcile import Progress, revoke_keys
 from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
-from cardsign.issuer.work import Progress
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import Event, Role, StoreState
