@@ -85,7 +85,7 @@ def init(
     value |= {"kid": kids["card"], "keys": kids}
     value |= {"keyset": {"epoch": 1, "version": 1, "digest": keyset.digest}}
     notes = [
-        *_custody_lines(plan, plan.list_shared(passphrases)),
+        *_custody_lines(plan, passphrases),
         "tell your verifiers the digest of keyset 1.1 over a channel that they trust:",
         f"  {keyset.digest}",
         f"the settings are in {CONFIG_FILE}, and the card key is in the key store {place}:",
@@ -117,16 +117,16 @@ def _name_keys(shared: Sequence[Role]) -> str:
     return f"{', '.join(others)} and {last} keys" if others else f"{last} keys"
 
 
-def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
+def _custody_lines(plan: IssuerPlan, passphrases: RolePassphrases) -> Iterator[str]:
     """Yield which keys can be stolen together."""
-    if online := [role for role in shared if role != "recovery"]:
-        keys = f"the {_name_keys(online)} in {plan.keystore}"
+    if shared := plan.list_shared(passphrases):
+        keys = f"the {_name_keys(shared)} in {plan.keystore}"
         yield f"one passphrase opens {keys}: whoever steals one has them all"
         yield "  a passphrase in CARDSIGN_RELEASE_PASSPHRASE keeps cron from signing cards"
     where = "above" if plan.recovery_out is None else f"in {plan.recovery_out}"
     yield f"the recovery key is {where}, encrypted; no copy is kept here"
     yield "  print it, or keep it apart from the other keys: you need it if they are stolen"
-    if "recovery" in shared:
+    if "recovery" not in passphrases:
         yield "  it has the passphrase of the card key, as no other was given; keep it well apart"
 
 

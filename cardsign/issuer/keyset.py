@@ -783,15 +783,10 @@ class IssuerPlan:
         return self.root_keystore or self.keystore
 
     def list_shared(self, passphrases: RolePassphrases) -> tuple[Role, ...]:
-        """Return the roles whose key has the passphrase of the card key and lies beside it.
-
-        A recovery key without a passphrase of its own has it too.
-        """
-        card = passphrases["card"]
-        apart = ("root",) if self.root_place != self.keystore else ()
-        same = (role for role, passphrase in passphrases.items() if passphrase == card)
-        shared = tuple(role for role in same if role not in ("card", *apart))
-        return shared if "recovery" in passphrases else (*shared, "recovery")
+        """Return the roles whose key has the passphrase of the card key and lies beside it."""
+        roles: tuple[Role, ...] = ("root", "release")
+        same = (role for role in roles if passphrases[role] == passphrases["card"])
+        return tuple(role for role in same if role != "root" or self.root_place == self.keystore)
 
 
 def _has_cards_alone(place: StorePlace) -> bool:
