@@ -142,7 +142,8 @@ def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
             message = (
                 f"the card has endpoints at {len(several)} URLs, and the gateway's is one: {at}"
             )
-            apart = f"{url.replace(PATH, '').rstrip('/')}{PATH}"
-            hint = f"Let {PATH} stand for the path of each, which must differ: --url '{apart}'"
+            hint = f"Let {PATH} stand for the path of each: --url '{url.rstrip('/')}{PATH}'"
+            if PATH in url:
+                hint = "They have the same path on several hosts. No gateway can tell them apart."
             raise UsageFault("usage.invalid", message, hint=hint)
     return moved

@@ -10,11 +10,10 @@ import os
 import selectors
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import IO, Final
 
 #: What every program may know of the user's environment; the rest is named one by one.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR")
@@ -78,18 +77,23 @@ def run(
         ProgramError: It could not be started, took too long, said too much, or failed.
     """
     deadline = time.monotonic() + max_seconds
-    answer, stderr = bytearray(), bytearray()
+    answer, stderr, unsent = bytearray(), bytearray(), memoryview(untrusted_input)
     with _started(command, environment) as process, selectors.DefaultSelector() as selector:
-        threading.Thread(target=_feed, args=(process, untrusted_input), daemon=True).start()
-        for pipe, content in ((process.stdout, answer), (process.stderr, stderr)):
-            if pipe is not None:
-                selector.register(pipe, selectors.EVENT_READ, content)
-        while selector.get_map():
+        selector.register(_piped(process.stdout), selectors.EVENT_READ, answer)
+        selector.register(_piped(process.stderr), selectors.EVENT_READ, stderr)
+        stdin = _piped(process.stdin)
+        selector.register(stdin, selectors.EVENT_WRITE)
+        while any(key.data is not None for key in selector.get_map().values()):
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise ProgramError(f"did not answer within {max_seconds:.0f} seconds", stderr)
             for key, _ in ready:
-                if chunk := os.read(key.fd, _CHUNK):
+                if key.data is None:
+                    unsent = unsent[_write(key.fd, unsent) :]
+                    if not unsent:
+                        selector.unregister(stdin)
+                        stdin.close()
+                elif chunk := os.read(key.fd, _CHUNK):
                     key.data.extend(chunk)
                 else:
                     selector.unregister(key.fileobj)
@@ -107,13 +111,20 @@ def run(
     return bytes(answer)
 
 
-def _feed(process: subprocess.Popen[bytes], untrusted_input: bytes) -> None:
-    """Write what a program reads; of one that ends before it has read all, the answer will tell."""
-    unsent = memoryview(untrusted_input)
-    if process.stdin is not None:
-        with suppress(OSError, ValueError), process.stdin as stdin:  # closed by now, there or here
-            while unsent:
-                unsent = unsent[stdin.write(unsent) :]
+def _piped(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise RuntimeError("the program was started without pipes")
+    os.set_blocking(pipe.fileno(), False)
+    return pipe
+
+
+def _write(descriptor: int, unsent: memoryview) -> int:
+    try:
+        return os.write(descriptor, unsent[:_CHUNK])
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:  # it answers without having read all: the answer will tell
+        return len(unsent)
 
 
 @contextmanager

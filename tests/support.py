@@ -35,7 +35,7 @@ from cardsign.sign import SignedCard, SigningOptions, sign_document
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.lock import Floor, Memory
-from cardsign.trust.policy import Policy, Subject, TrustedIssuer
+from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report
@@ -131,13 +131,8 @@ def under_header(
 def trusting(*keys: PrivateKey, profiles: tuple[str, ...] = FULL_PROFILES) -> Policy:
     """The policy that pins these keys and waives freshness."""
     jwks = JwkSet.of(key.public for key in keys)
-    return narrowed(Policy.from_jwks(jwks, name="the harbour"), profiles)
-
-
-def narrowed(policy: Policy, profiles: Iterable[str]) -> Policy:
-    """The policy of one issuer, of whose signatures these profiles alone count."""
-    vars(policy.issuers[0])["profiles"] = tuple(profiles)
-    return policy
+    accept: Accept = "full" if set(profiles) <= set(FULL_PROFILES) else "sdk"
+    return Policy.from_jwks(jwks, name="the harbour", accept=accept, only=profiles)
 
 
 def examine(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import inspect
 import json
@@ -225,15 +226,26 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "settings of lint as a dict": (lambda: D.lint_card(SIGNED, {"a": 1}), "LintSettings"),
     "members as a list": (lambda: D.build_card("SKILL.md", members=["a"]), "members={"),
     "no card signer": (lambda: room_of("integrations.a2a_sdk").CardSigner("x"), "open_signer("),
+    "a policy for a verifier": (
+        lambda: room_of("integrations.a2a_sdk").signature_verifier("trust.toml"),
+        "Verifier('trust.toml')",
+    ),
+    "a policy for a client": (
+        lambda: asyncio.run(
+            room_of("integrations.calling").trusted_client("trust.toml", TIDES.url).__aenter__()
+        ),
+        "Verifier('trust.toml')",
+    ),
 }
+
+
+OF_A2A = ("no card signer", "a policy for a verifier", "a policy for a client")
 
 
 @pytest.mark.parametrize(
     ("call", "right"),
     [
-        pytest.param(
-            *case, id=name, marks=[pytest.mark.needs_a2a] if name == "no card signer" else ()
-        )
+        pytest.param(*case, id=name, marks=[pytest.mark.needs_a2a] if name in OF_A2A else ())
         for name, case in MISUSE.items()
     ],
 )

@@ -230,7 +230,7 @@ def test_the_runner_sees_what_a_verifier_says(
 @pytest.mark.parametrize("old", ["x", "{", ""], ids=["absent", "twice", "empty"])
 def test_an_edit_must_be_clear(old: str) -> None:
     """What is replaced occurs once."""
-    with pytest.raises(ValueError, match="times"):
+    with pytest.raises(ValueError, match="once"):
         read_file({"a": {"text": "{{"}, "bad": {"of": "a", "replace": [[old, "y"]]}}, "bad")
 
 

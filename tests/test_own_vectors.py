@@ -12,7 +12,7 @@ import pytest
 
 from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy
-from tests.support import NOW, holder_of, narrowed, reach_verdict
+from tests.support import NOW, holder_of, reach_verdict
 
 FILES = sorted((Path(__file__).parent / "vectors" / "cards").glob("*.json"))
 MEMBERS = {"id", "says", "origin", "card_base64", "jwks", "accepted_profiles", "expect"}
@@ -28,8 +28,9 @@ def test_our_verifier_agrees_with_the_vector(path: Path) -> None:
     """Verdict, every signature's verdict, the weightiest reason, coverage."""
     vector = _read(path)
     jwks = JwkSet.from_bytes(json.dumps(vector["jwks"]).encode())
-    by_keys = Policy.from_jwks(jwks, name="the vector's keys")
-    policy = narrowed(by_keys, vector["accepted_profiles"])
+    policy = Policy.from_jwks(
+        jwks, name="the vector's keys", accept="sdk", only=tuple(vector["accepted_profiles"])
+    )
     card = base64.b64decode(vector["card_base64"], validate=True)
     report = reach_verdict(card, expect=holder_of(policy), policy=policy, now=NOW)
     trusted = report.verdict == "trusted"

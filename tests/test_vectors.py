@@ -16,7 +16,7 @@ from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy
 from cardsign.verify.report import Report
-from tests.support import NOW, dump, holder_of, narrowed, reach_verdict, read_cases
+from tests.support import NOW, dump, holder_of, reach_verdict, read_cases
 
 pytestmark = pytest.mark.needs_shared
 
@@ -41,7 +41,7 @@ def jwks(shared: Path) -> JwkSet:
 
 def verdict(card: dict[str, Any], jwks: JwkSet, *profiles: str) -> Report:
     """The verdict of who pins the key and accepts these profiles."""
-    policy = narrowed(Policy.from_jwks(jwks, name="x"), profiles or DEFAULT_PROFILES)
+    policy = Policy.from_jwks(jwks, name="x", accept="sdk", only=profiles or DEFAULT_PROFILES)
     return reach_verdict(dump(card), expect=holder_of(policy), policy=policy, now=NOW)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, Target, field_of, rank
-from cardsign.build.reading import SourceValue, read_source
-from cardsign.build.sources import KINDS, MCP, ORLOJ, take_server
+from cardsign.build.reading import SourceValue, find_files, read_one, read_source
+from cardsign.build.sources import KINDS, MCP, ORLOJ, PYPROJECT, take_server
 from cardsign.card.convert import PROTOCOL_VERSIONS, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.schema import CARD_1_0, A2aVersion
@@ -100,7 +100,7 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
             return kind, Path(source.removeprefix(f"{kind.name}:"))
     path = Path(source)
     if os.path.isdir(path):
-        fitting = (kind for kind in KINDS if any(any(path.glob(name)) for name in kind.folder))
+        fitting = (kind for kind in KINDS for name in kind.folder if _has_file(path, name, kind))
     else:
         documents = read_source(path)
         fitting = (kind for file in documents for kind in KINDS if kind.is_file(file))
@@ -108,6 +108,13 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
         return kind, path
     message = f"it is none of {', '.join(kind.name for kind in KINDS)}"
     raise SourceValue(source).refuse("build.unknown_source", message)
+
+
+def _has_file(folder: Path, name: str, kind: Kind) -> bool:
+    """Return whether a folder has a file of its kind; pyproject.toml only with our table."""
+    if kind is not PYPROJECT:
+        return any(folder.glob(name))
+    return any(map(kind.is_file, map(read_one, find_files(folder, [name]))))
 
 
 def _set(draft: Draft, member: str, text: str) -> None:

@@ -13,12 +13,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import yaml
 
+from cardsign.card.security import UNDECLARED
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
 from cardsign.card.values import Json, kind_of, members_of, value_at
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
@@ -29,6 +30,8 @@ _Kind = TypeVar("_Kind", str, bool, dict[str, Json], list[Json])
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.
 MAX_SOURCE_BYTES: Final = 1024 * 1024
+#: Files of one source; a card of more skills would be refused for its size.
+MAX_FILES: Final = 20_000
 #: What is said where a card refuses what a source says, unless the value is of a wrong type.
 _REFUSALS: Final = {
     "card.auth_type": "build.unsupported",
@@ -79,6 +82,8 @@ class SourceValue:
     def refuse_as(self, refused: CardRefused) -> BuildRefused:
         """Return the error for a value that a card refuses."""
         code = _REFUSALS.get(refused.code, "build.type")
+        if refused.message.endswith(UNDECLARED):
+            code = "build.reference"
         return self.refuse(code, refused.message, hint=refused.hint)
 
     def get(self, *path: str | int) -> SourceValue:
@@ -335,12 +340,16 @@ def find_files(source: Path, patterns: Sequence[str]) -> Iterator[Path]:
     A link that leads out of the folder is refused: the folder may be a stranger's.
 
     Raises:
-        BuildRefused: ``build.unsupported`` for such a link.
+        BuildRefused: ``build.limit``; ``build.unsupported`` for such a link.
     """
     if not os.path.isdir(source):
         yield source
         return
-    for path in sorted({path for pattern in patterns for path in source.glob(pattern)}):
+    fitting = (path for pattern in patterns for path in source.glob(pattern))
+    paths = list(islice(fitting, MAX_FILES + 1))
+    if len(paths) > MAX_FILES:
+        raise SourceValue(str(source)).refuse("build.limit", f"more than {MAX_FILES} files")
+    for path in sorted(set(paths)):
         if leads_outside(source, path):
             message = "it is a link that leads out of its folder"
             hint = "Put the file itself there."

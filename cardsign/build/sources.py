@@ -1,4 +1,4 @@
-"""The six kinds of sources: cards, Forge, SKILL.md, OpenFang, Orloj and MCP.
+"""The seven kinds of sources: cards, pyproject.toml, Forge, SKILL.md, OpenFang, Orloj and MCP.
 
 Each has a table or two, of where a member of the card comes from, and a small function. What no
 table names stays inside: prompts, models, settings, secrets, endpoints.
@@ -42,6 +42,14 @@ _SKILL_NAMES: Final = {
     "input_schema": "inputSchema",
     "output_schema": "outputSchema",
 }
+#: The places of a 1.0 member in older cards, for the line that `--explain` shows.
+_OLDER: Final = {
+    "name": ["agent_name"],
+    "supportedInterfaces": ["url", "interfaces"],
+    "authentication": ["auth"],
+    "securitySchemes": ["authentication", "auth"],
+    "securityRequirements": ["security", "authentication", "auth"],
+}
 _CARD_FILES: Final = (".well-known/agent-card.json", "agent-card.json", ".well-known/agent.json")
 
 
@@ -58,19 +66,19 @@ def take_card(document: SourceValue, draft: Draft) -> None:
         card = convert_card(_rename_members(document, draft), "1.0", changes)
     except CardRefused as refused:
         path = refused.path.split("/")[1:] or ["authentication"]
-        raise document.get(*path).refuse_as(refused) from refused
+        raise _place(document, *path).refuse_as(refused) from refused
     for change in changes:
         code = "build.left_out" if change.message.endswith("left out") else change.code
-        draft.note(code, change.message, document.get(*change.path.split("/")[1:]))
+        draft.note(code, change.message, _place(document, *change.path.split("/")[1:]))
     kept = kept_of(card)
     for name, value in with_kept(card, {}).items():
         if name in ("capabilities", "securitySchemes"):
             for part, of_part in members_of(value).items():
-                draft.take((name, part), of_part, document.get(name, part))
+                draft.take((name, part), of_part, _place(document, name, part))
         elif name == "skills":
             _take_card_skills(elements_of(value), document, draft)
         else:
-            draft.take((name,), value, document.get(name))
+            draft.take((name,), value, _place(document, name))
     for name in kept:
         if name in KEPT_OF_CARD:
             draft.take((OURS, name), kept[name], document.get(name))
@@ -88,6 +96,12 @@ def _take_card_skills(skills: Sequence[Json], document: SourceValue, draft: Draf
             draft.take(("skills", skill_id, name), value, place)
 
 
+def _place(document: SourceValue, *path: str) -> SourceValue:
+    """Return where a member of the 1.0 card came from."""
+    places = [document.get(*path), *map(document.get, _OLDER.get("".join(path[:1]), ()))]
+    return next((place for place in places if place.at in document.lines), places[0])
+
+
 def _rename_members(document: SourceValue, draft: Draft) -> dict[str, Json]:
     """Return the card with the names and forms of A2A for members that have others."""
     members: dict[str, Json] = {}
@@ -102,6 +116,10 @@ def _rename_members(document: SourceValue, draft: Draft) -> dict[str, Json]:
         draft.note("build.changed", text, document.get("extensions"))
         capabilities = members_of(members.get("capabilities"))
         members["capabilities"] = {**capabilities, "extensions": extensions}
+    words = members.get("capabilities")
+    is_list = isinstance(words, list) and all(isinstance(skill, dict) for skill in words)
+    if is_list and not isinstance(members.get("skills"), list):
+        members["skills"] = members.pop("capabilities")
     if isinstance(skills := members.get("skills"), list):
         members["skills"] = skills = [_rename_skill(skill) for skill in skills]
     if "metadata" in members:
@@ -177,6 +195,37 @@ def _is_card(document: SourceValue) -> bool:
 
 
 CARD: Final = Kind("card", take_cards, _is_card, folder=_CARD_FILES)
+
+
+# A pyproject.toml: the table ``[tool.cardsign.card]``, and ``[project]`` for what it lacks.
+
+PYPROJECT_FILE: Final = "pyproject.toml"
+_TABLE: Final = ("tool", "cardsign", "card")
+#: The card's member for each member of ``[project]``; the table is a card.
+PROJECT: Final = same("name", "version", "description")
+
+
+def take_pyproject(sources: Sequence[Path], draft: Draft) -> None:
+    """Take the tables of Python projects."""
+    for source in sources:
+        document = read_first(source, (PYPROJECT_FILE,))
+        if not _has_table(document):
+            message = f"there is no {PYPROJECT_FILE} with a table [tool.cardsign.card]"
+            raise document.refuse("build.missing", message)
+        table = document.get(*_TABLE)
+        if "url" in table.members:  # whose interface is one of 1.0, and not of an older card
+            interfaces: list[Json] = [{"url": table.members["url"]}]
+            members = {"supportedInterfaces": interfaces, **table.members, "url": None}
+            table = replace(table, value=members)
+        take_card(table, draft)
+        draft.take_members(document.get("project"), PROJECT)
+
+
+def _has_table(document: SourceValue) -> bool:
+    return isinstance(document.get(*_TABLE).value, dict)
+
+
+PYPROJECT: Final = Kind("pyproject", take_pyproject, _has_table, folder=(PYPROJECT_FILE,))
 
 
 # Forge: forge.yaml, the agent.json of its builder, and the agent's skills. The configuration wins
@@ -376,6 +425,8 @@ def _take_manifest(document: SourceValue, draft: Draft) -> None:
 
 def _take_configuration(document: SourceValue, draft: Draft) -> None:
     """Take the listen path, and that an API key is required; the key itself is never taken."""
+    if document.read(bool, "a2a", "enabled") is False:
+        draft.note("build.changed", "A2A is switched off in it", document.get("a2a"))
     draft.listen_path = document.text("a2a", "listen_path")
     key = document.get("api_key")
     if key.value not in (None, ""):
@@ -447,7 +498,8 @@ def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
     server = SourceValue("cardsign.toml [build.orloj]", settings)
     draft.take_members(server, ORLOJ_SERVER)
     draft.take_authentication(server.get("auth"))
-    for agent in _follow("Agent", system, pool, "spec", "agents"):
+    is_alone = system[0] == "Agent"
+    for agent in [system] if is_alone else _follow("Agent", system, pool, "spec", "agents"):
         draft.take_members(pool[agent], ORLOJ_AGENT)
         draft.take_prompt(pool[agent].get("spec", "prompt"))
         for tool in _follow("Tool", agent, pool, "spec", "tools"):
@@ -494,8 +546,9 @@ def _follow(kind: str, owner: _Key, pool: _Pool, *at: str) -> Iterator[_Key]:
 
 def _choose(pool: _Pool, agent: str | None, place: SourceValue) -> _Key:
     systems = [key for key in pool if key[0] == "AgentSystem"]
+    systems = systems or [key for key in pool if key[0] == "Agent"]
     if not systems:
-        raise place.refuse("build.missing", "no source defines an AgentSystem")
+        raise place.refuse("build.missing", "no source defines an AgentSystem or an Agent")
     fitting, problem, at = systems, "several agents are defined", ("spec", "a2a", "enabled")
     if agent is not None:
         fitting = [key for key in systems if agent in (key[2], f"{key[1]}/{key[2]}")]
@@ -597,4 +650,4 @@ MCP: Final = Kind("mcp", take_mcp, _is_mcp)
 
 
 #: Every kind of source; a file that could be of two kinds is of the first.
-KINDS: Final = (FORGE, ORLOJ, OPENFANG, MCP, CARD, SKILLS)
+KINDS: Final = (PYPROJECT, FORGE, ORLOJ, OPENFANG, MCP, CARD, SKILLS)

@@ -389,6 +389,8 @@ class _Walk:
                 yield from self.parts(child, place, messages, secure, inner)
             else:
                 below = (field.message if field else None, old_field.message if old_field else None)
+                if isinstance(node.value, list):  # one that only 0.3 has, and so has no holder
+                    below = messages
                 has_elements = any(entry.shape == "map" or entry.kind == "free" for entry in fields)
                 is_holder = has_elements or not isinstance(child.value, dict)
                 yield from self.parts(child, place, below, secure, field if is_holder else None)

@@ -72,9 +72,9 @@ def build(
 ) -> None:
     """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
 
-    Kinds are forge, orloj, openfang, mcp, card and skills. What an earlier source says stays;
-    later ones fill gaps, and live MCP servers come last. No code of a source is run. A server
-    that a source names is not asked. A card of another A2A version is converted, without
+    Kinds are forge, orloj, openfang, pyproject, mcp, card and skills. What an earlier source says
+    stays; later ones fill gaps, and live MCP servers come last. No code of a source is run. A
+    server that a source names is not asked. A card of another A2A version is converted, without
     its signatures.
 
     Exit status 0: built. 1: refused.

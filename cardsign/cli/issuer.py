@@ -62,8 +62,19 @@ key_option: Final = click.option(
     help="The key at URI instead of a key store: env:NAME or file:PATH (a PEM or JWK), or the URI "
     "of a signer, such as awskms:///ID, whose program or library then runs.",
 )
+
+
+def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | None) -> str | None:
+    if kid is not None and kid.startswith("-"):
+        message = "a kid that begins with '-' would be read as an option"
+        raise UsageFault("usage.invalid", message, hint="Choose another kid.")
+    return kid
+
+
 kid_option: Final = click.option(
-    "--kid", help="The kid to publish [default: that of the JWK, else the thumbprint]."
+    "--kid",
+    callback=_check_kid,
+    help="The kid to publish [default: that of the JWK, else the thumbprint].",
 )
 passphrase_option: Final = click.option(
     "--passphrase-file",

@@ -6,10 +6,12 @@ verdict without the web server's libraries.
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from typing import Any, Final
 
 import click
@@ -105,8 +107,11 @@ def help_(words: tuple[str, ...]) -> int:
     """
     if len(words) == 1 and ("." in words[0] or words[0] == "codes"):
         lines = [*_code_lines(words[0])]
-        return show(Answer({"help": "\n".join(lines)}, lines))
-    return run_words([*words, "--help"])
+    else:
+        with redirect_stdout(io.StringIO()) as printed:
+            command_line.main([*words, "--help"], prog_name="cardsign", standalone_mode=False)
+        lines = printed.getvalue().splitlines()
+    return show(Answer({"help": "\n".join(lines)}, lines))
 
 
 def _code_lines(code: str) -> Iterator[str]:

@@ -18,7 +18,8 @@ from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, FileMissing, UsageFault
 from cardsign.files import CONFIG_FILE
-from cardsign.findings import counted
+from cardsign.findings import cap_findings, counted
+from cardsign.issuer.cards import read_signed
 from cardsign.issuer.keyset import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
@@ -26,7 +27,8 @@ from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role
 from cardsign.keys.passphrases import read_passphrase
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, StorePlace
+from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import Generation, export_files, newest_generation
 from cardsign.publish.publication import Documents, note_publication
 
@@ -90,6 +92,7 @@ def init(
         f"  {keyset.digest}",
         f"the settings are in {CONFIG_FILE}, and the card key is in the key store {place}:",
         f"  {kids['card']}",
+        *_database_lines(place),
         *_next_lines(plan, has_settings=has_settings),
     ]
     show(Answer(value | ({"recovery": text} if text else {}), text.splitlines(), notes))
@@ -128,6 +131,13 @@ def _custody_lines(plan: IssuerPlan, passphrases: RolePassphrases) -> Iterator[s
     yield "  print it, or keep it apart from the other keys: you need it if they are stolen"
     if "recovery" not in passphrases:
         yield "  it has the passphrase of the card key, as no other was given; keep it well apart"
+
+
+def _database_lines(place: StorePlace) -> Iterator[str]:
+    """Yield where the database of the key store is named, as the settings are committed."""
+    if not isinstance(place, Path):
+        yield f"{CONFIG_FILE} names no database; for the next commands, and for cron:"
+        yield f"  export {issuer.KEYSTORE_VARIABLE}={shlex.quote(str(place))}"
 
 
 def _next_lines(plan: IssuerPlan, *, has_settings: bool) -> Iterator[str]:
@@ -207,7 +217,7 @@ def publish(
 ) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
-    Without CARD it builds, signs, lists and publishes the cards of cardsign.toml, extended
+    Without CARD it builds, lints, signs, lists and publishes the cards of cardsign.toml, extended
     ones included. What is done already stays as it is. --watch does so whenever a source changes.
     While a source is broken, what is published stays.
 
@@ -284,6 +294,8 @@ def _publish_project(
     agents = work.by_agent()
     replaced = [newest_generation(part.config.publish) for part in agents]
     progress = reconcile(work)
+    if not frame.is_dry_run():
+        _say_lint(config)
     published = []
     for part, earlier in zip(agents, replaced, strict=True):
         generation = newest_generation(part.config.publish)
@@ -346,3 +358,14 @@ def _generation_json(generation: Generation, earlier: Generation | None) -> dict
         "created": earlier is None or generation.number > earlier.number,
         "changes": list_changes(generation, earlier),
     }
+
+
+def _say_lint(config: ProjectConfig) -> None:
+    """Say what lint calls an error; it stops nothing, since a peer may not mind."""
+    for card in config.cards:
+        if (data := read_signed(card)) is None:
+            continue
+        report = lint_card(data, config.lint.settings(), name=str(card.signed))
+        for finding in cap_findings(report.findings):
+            if finding.severity == "error":
+                frame.say_finding(finding, head=f"lint of {card.signed.name}: ", with_hint=True)

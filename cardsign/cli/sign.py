@@ -15,7 +15,7 @@ from cardsign import errors
 from cardsign.card import profiles
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
-from cardsign.card.profiles import PROFILES, VERIFIERS, ProfileName, left_open
+from cardsign.card.profiles import PROFILES, RUST_ALG, VERIFIERS, ProfileName, left_open
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
@@ -35,6 +35,10 @@ from cardsign.sign import COMPAT, SignedCard, SigningOptions, sign_with_notes
 _EXPLAINED: Final = frozenset({"sign.compat_lossy", "sign.sdk_refuses"})
 _OPEN: Final = 1_000  # characters of a list of places
 _KID: Final = 11  # characters of a kid that are shown, the dots included
+# Measured with joserfc 1.8.0 and jose 6.2.17: docs/reports/interop.md, "Verifiers that ignore typ".
+_IGNORES_TYP: Final = (
+    "a verifier that ignores `typ` (plain joserfc or jose) accepts this payload served as the card"
+)
 
 
 def read_marker(
@@ -82,7 +86,7 @@ def find_signers(
 
 @frame.command(
     advanced=(
-        *("--force", "--drop-foreign", "--header", "--public", "--kid"),
+        *("--force", "--known-keys", "--drop-foreign", "--header", "--public", "--kid"),
         *("--extended", "--seq", "--expires"),
     ),
     example="cardsign sign card.json -o signed.json",
@@ -97,6 +101,9 @@ def find_signers(
     "endpoint, security scheme and scope. all: for every SDK.",
 )
 @click.option("--force", is_flag=True, help="Sign even what is not a valid Agent Card.")
+@click.option(
+    "--known-keys", metavar="JWKS", help="Keys of other signers, whose bad signatures are dropped."
+)
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
     "--header", metavar="NAME=VALUE", multiple=True, help="For each signature's unsigned `header`."
@@ -134,7 +141,7 @@ def sign(
         signers, signed = _sign_project(keystore)
     for name, signing in signed if not is_json() else ():
         say(_summarize(signing, name, signers), asked=explain)
-        for line in _explain(signing) if explain else ():
+        for line in _explain(signing, signers) if explain else ():
             say(line, asked=True)
         frame.say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
     shown = [_to_json(signing, signers) for _, signing in signed]
@@ -175,6 +182,7 @@ def _sign_card(
     how = SigningOptions(
         compat=options["compat"],
         force=options["force"],
+        known_keys=options["known_keys"] and frame.read_jwks(options["known_keys"]),
         own_kids=own_kids,
         drop_foreign=options["drop_foreign"],
         header=header,
@@ -217,7 +225,7 @@ def _product(verifier: str) -> str:
     return re.split(r" [0-9]|,", verifier)[0]
 
 
-def _explain(signing: SignedCard) -> Iterator[str]:
+def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
     """Yield who verifies each payload, and what the payload leaves open."""
     for payload in signing.payloads:
         ours = () if payload.compat else ("cardsign",)
@@ -225,6 +233,10 @@ def _explain(signing: SignedCard) -> Iterator[str]:
         yield f"  {payload.profile}: {readers}"
         lost = safe(", ".join(payload.leaves_open), limit=_OPEN)
         yield f"    leaves open: {lost}" if lost else "    covers the whole card"
+        if payload.compat:
+            yield "    " + _IGNORES_TYP
+    if signing.payloads and all(signer.public.alg != RUST_ALG for signer in signers):
+        yield f"  a2a-protocol-types (Rust) verifies {RUST_ALG} alone, so it accepts none of these"
 
 
 @frame.command(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cardsign.card.profiles import ProfileName
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
@@ -168,6 +169,7 @@ class VerifierOptions:
     here: bool = True  # look for a policy in the working directory too
     statements: tuple[Path, ...] = ()
     accept: Accept | None = None
+    only: tuple[ProfileName, ...] = ()
     at: datetime | None = None
     insecure: bool = False
     credential: str | None = None
@@ -189,8 +191,11 @@ class VerifierOptions:
             policy = load_policy(self.trust_file, here=self.here) or Policy()
             if self.issuer is not None and policy.path is not None:
                 policy.issuer(self.issuer)
-        if self.accept:
-            issuers = tuple(replace(issuer, accept=self.accept) for issuer in policy.issuers)
+        if self.accept or self.only:
+            issuers = tuple(
+                replace(issuer, accept=self.accept or issuer.accept, only=self.only)
+                for issuer in policy.issuers
+            )
             policy = replace(policy, issuers=issuers)
         # Settings load the HTTP client, which a card in hand does not need.
         net = frame.fetch_settings(self.insecure) if self.insecure else None
@@ -233,6 +238,9 @@ class VerifierOptions:
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=hint)
         from cardsign.net.endpoints import Credential
 
+        if self.credential is None and self.client_id is not None:
+            message = "--client-id says whose secret --credential is: name both"
+            raise UsageFault("usage.conflict", message)
         credential = None
         if self.credential is not None:
             credential = Credential(self.credential, client_id=self.client_id or "")

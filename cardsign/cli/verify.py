@@ -15,6 +15,7 @@ import click
 
 from cardsign import errors
 from cardsign.batch import verify_many
+from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import STDIO, Answer, Group, is_json, members, safe, say, show
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 @frame.command(
     advanced=(
-        *("--statements", "--at", "--accept", "--audience", "--jobs", "--cluster"),
+        *("--statements", "--at", "--accept", "--profile", "--audience", "--jobs", "--cluster"),
         *("--serve", "--insecure-loopback-http"),
     ),
     example=(
@@ -56,6 +57,13 @@ if TYPE_CHECKING:
     metavar="TIME",
     type=read_stamp,
     help="Judge as of another time, such as 2026-01-31T18:00:00Z; nothing is trusted then.",
+)
+@click.option(
+    "--profile",
+    "only",
+    type=click.Choice(FULL_PROFILES),
+    multiple=True,
+    help="Count only signatures of this profile; served-as-is is the strictest.",
 )
 @click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
 @click.option(

@@ -16,7 +16,7 @@ from typing import Any, Unpack
 import httpx
 
 from cardsign.card.document import Card
-from cardsign.errors import install_hint
+from cardsign.errors import check_type, install_hint
 from cardsign.jose.jws import Signer
 from cardsign.sign import SigningOptions, sign_document, signers_of
 from cardsign.trust.policy import SubjectNames
@@ -80,6 +80,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         issuer: str | None = None,
     ) -> None:
         super().__init__(httpx_client, base_url, agent_card_path)
+        check_verifier(verifier)
         self._verifier = verifier
         self._issuer = issuer
 
@@ -112,6 +113,11 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         except VerificationError as exc:
             raise CardNotTrusted(exc) from exc
         return sdk_card(card.document)
+
+
+def check_verifier(verifier: Verifier) -> None:
+    """Raise `TypeError` for what is no verifier, such as the path of its policy."""
+    check_type(verifier, Verifier, "this takes a verifier", "Verifier('trust.toml')")
 
 
 def sdk_card(payload: Mapping[str, object]) -> AgentCard:
@@ -156,6 +162,7 @@ def signature_verifier(
         card that it cannot write as JSON.
     """
 
+    check_verifier(verifier)
     supplied = read_supplied(statements)
     verifier.subject_of(subject, needed=True)
 

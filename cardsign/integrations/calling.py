@@ -20,7 +20,7 @@ from typing import Final
 import httpx
 
 from cardsign.errors import CallFailed, FetchFailed
-from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
+from cardsign.integrations.a2a_sdk import CardNotTrusted, check_verifier, sdk_card
 from cardsign.net import endpoints
 from cardsign.net.connection import in_thread
 from cardsign.net.endpoints import Credential, Endpoint, Header, Peer
@@ -127,6 +127,7 @@ async def trusted_client(
         UsageFault: The credential belongs elsewhere, or cannot be read; nothing was sent.
         FetchFailed: A client's token could not be asked for, or must not be.
     """
+    check_verifier(verifier)
     try:
         card = await verifier.adiscover(url, issuer=issuer)
     except VerificationError as exc:

@@ -49,6 +49,7 @@ from cardsign.publish.generation import (
     load_current,
     newest_generation,
 )
+from cardsign.sign import note_interfaces
 from cardsign.statements.envelope import StatementRefused, check_past
 from cardsign.statements.keyset import KeysetStatement, check_step, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
@@ -105,7 +106,10 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
 
 
 def note_publication(generation: Generation) -> Iterator[Finding]:
-    """Yield a warning where a generation lacks the extended card that it declares."""
+    """Yield warnings of what readers of a generation will miss or refuse."""
+    for name, data in generation.files.items():
+        if is_card(name):
+            yield from note_interfaces(Card.from_bytes(data).document)
     public = Card.from_bytes(generation.card).document if generation.card else {}
     if not generation.extended and declares_extended_card(public):
         message = "the public card declares an extended one, but none is named by --extended"

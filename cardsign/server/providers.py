@@ -374,6 +374,10 @@ class Jwt(Provider):
             with take_place(self._hosts), self._lock:  # who waits for the other has a place too
                 if not 0 <= self._now() - self._asked_at < REFRESH_SECONDS:
                     self._refresh_keys()
+        elif age >= KEYS_SECONDS - REFRESH_SECONDS and not self._lock.locked():
+            # One caller asks before the keys end, so that none must wait; they are good till then.
+            with suppress(ServiceUnavailable), take_place(self._hosts), self._lock:
+                self._refresh_keys()
         return self._keys.get(kid)
 
     def _refresh_keys(self) -> None:

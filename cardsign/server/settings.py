@@ -41,6 +41,8 @@ _Networks = Annotated[tuple[IPvAnyNetwork, ...], Field(strict=False)]
 
 def _find_beside(file: Path, info: ValidationInfo) -> Path:
     folder: Path = info.context or Path()
+    if "\0" in str(file):
+        raise ValueError(f"= {str(file)!r}: no file has such a name")
     return folder / file
 
 

@@ -156,13 +156,15 @@ class TrustedIssuer:
         networks: Private networks in which the issuer's own origins may be reached, such as
             10.0.0.0/8.
         proxy: The proxy through which the issuer's own origins are reached: http://host:port.
+        only: An expert's narrowing: of the accepted profiles, the only ones that count; all of
+            them if it is empty.
         cards: The URLs of its cards that `peers verify` looks at day by day. They decide no
             verdict.
         peer: ``optional``: `peers verify` tells of these cards and fails by none of them.
 
     Raises:
-        UsageFault: ``policy.malformed``: an unknown `accept`, no algorithm, or one that cannot
-            be accepted.
+        UsageFault: ``policy.malformed``: an unknown `accept`, no algorithm, or an algorithm or a
+            profile that cannot be accepted.
     """
 
     name: str
@@ -177,17 +179,19 @@ class TrustedIssuer:
     peer: Peer = "required"
     networks: tuple[Network, ...] = ()
     proxy: Origin | None = None
+    only: tuple[ProfileName, ...] = ()
 
     def __post_init__(self) -> None:
-        is_known = self.accept in ACCEPTED and set(self.algorithms) <= set(ALGORITHMS)
-        if not (is_known and self.algorithms):
+        accepted = set(ACCEPTED.get(self.accept, ()))
+        is_known = set(self.profiles) <= accepted and set(self.algorithms) <= set(ALGORITHMS)
+        if not (is_known and self.profiles and self.algorithms):
             message = f"{self.name!r} accepts nothing, or what cannot be accepted"
             raise UsageFault("policy.malformed", message)
 
     @cached_property
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles whose signatures count."""
-        return ACCEPTED[self.accept]
+        return self.only or ACCEPTED.get(self.accept, ())
 
 
 @dataclass(frozen=True)  # without slots: what it looks up by is made once
@@ -221,6 +225,7 @@ class Policy:
         name: str = "pinned keys",
         origin: str | None = None,
         accept: Accept = "full",
+        only: tuple[ProfileName, ...] = (),
     ) -> Policy:
         """Trust the holder of these keys, with freshness waived.
 
@@ -231,6 +236,7 @@ class Policy:
             name: How verdicts call the holder.
             origin: Narrows the holder to interfaces of this origin.
             accept: Whose signatures count, as for :class:`TrustedIssuer`.
+            only: The only profiles that count, likewise.
 
         Raises:
             CardRefused: `origin` is outside the strict grammar.
@@ -238,7 +244,9 @@ class Policy:
         """
         places = None if origin is None else (Place(parse_origin(origin)),)
         anchor = KeysAnchor(JwkSet.read(jwks))
-        return cls((TrustedIssuer(name, anchor, places, accept, "waived", is_holder=True),))
+        return cls(
+            (TrustedIssuer(name, anchor, places, accept, "waived", is_holder=True, only=only),)
+        )
 
     @classmethod
     def from_jwks_url(

@@ -67,7 +67,7 @@ def test_F26_nothing_that_was_planted_leaves(
 ) -> None:
     """Whatever the form of the card."""
     files = [write(name, text) for name, text in FILES[kind].items()]
-    sources = files if kind == "mcp" else [tmp_path]
+    sources = files if kind in ("mcp", "pyproject") else [tmp_path]
     card = built(*sources, a2a=a2a)
     assert b"PLANTED" not in card.document
     unknown = set(json.loads(card.document)) - CARD_1_0.fields.keys() - CARD_0_3.fields.keys()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize
+from cardsign.errors import UsageFault
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust.policy import ACCEPTED
 from tests.support import (
     LAX,
     OLD,
@@ -24,6 +24,7 @@ from tests.support import (
     examine,
     profiles_of,
     put,
+    trusting,
 )
 
 JS = "js-instance"
@@ -63,9 +64,11 @@ def test_it_does_not_hide_that_a_full_signature_broke(alice: PrivateKey) -> None
     assert codes(report)[:2] == ["sig.bad", "sig.coverage_reduced"]
 
 
-def test_no_policy_accepts_it() -> None:
+@pytest.mark.parametrize("profiles", [(JS,), ("served-as-is", JS)])
+def test_no_policy_accepts_it(profiles: tuple[str, ...], alice: PrivateKey) -> None:
     """Neither alone nor beside others."""
-    assert all(JS not in profiles for profiles in ACCEPTED.values())
+    with pytest.raises(UsageFault, match=r"policy\.malformed: .*cannot be accepted"):
+        trusting(alice, profiles=profiles)
 
 
 def test_all_makes_it_last_and_marks_it(alice: PrivateKey) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
-from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, Payloads
+from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, Payloads
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload
@@ -125,7 +125,7 @@ class Trial:
                 yield name, self._recognise(signed)
 
     def _recognise(self, card: bytes) -> str:
-        policy = Policy.from_jwks(self._keys, name="the judge")
+        policy = Policy.from_jwks(self._keys, name="the judge", accept="sdk", only=FULL_PROFILES)
         report = examine_card(card, policy=policy, now=NOW)
         if not report.signatures:
             return report.reasons[0].code

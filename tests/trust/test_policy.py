@@ -89,6 +89,8 @@ def test_keys_alone_at_an_origin(alice: PrivateKey) -> None:
 
 
 ACCEPTED_IN_VAIN: dict[str, dict[str, Any]] = {
+    "js-instance beside another": {"accept": "sdk", "only": ("served-as-is", "js-instance")},
+    "a lossy profile, where only full ones are accepted": {"only": ("prune-empty",)},
     "a profile in place of the word": {"accept": "prune-empty"},
     "no algorithm": {"algorithms": ()},
     "a shared secret beside another": {"algorithms": ("ES256", "HS512")},
@@ -98,7 +100,7 @@ ACCEPTED_IN_VAIN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("members", ACCEPTED_IN_VAIN.values(), ids=ACCEPTED_IN_VAIN)
 def test_what_nobody_may_accept(members: dict[str, Any]) -> None:
-    """HS* never counts, and a profile is no word of a policy."""
+    """js-instance and HS* never count, and narrowing never widens."""
     with pytest.raises(UsageFault):
         TrustedIssuer("x", NO_KEYS, None, **members)
 

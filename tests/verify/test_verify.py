@@ -172,7 +172,7 @@ def test_the_place_of_a_refused_interface_is_none_of_the_payload(
 ) -> None:
     """Where a profile moves or shifts it, another value may stand there in the card."""
     jwks = JwkSet.of([alice.public])
-    policy = Policy.from_jwks(jwks, name="x", origin=HOME, accept="sdk")
+    policy = Policy.from_jwks(jwks, name="x", origin=HOME, accept="sdk", only=(profile,))
     document = dump(by_another_sdk(card, alice, profile))
     report = reach_verdict(document, expect=holder_of(policy), policy=policy, now=NOW)
     assert (report.reasons[0].code, report.reasons[0].path) == ("card.origin_mismatch", "")
