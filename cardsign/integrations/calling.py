@@ -19,7 +19,7 @@ from typing import Final
 
 import httpx
 
-from cardsign.errors import CallFailed, FetchFailed
+from cardsign.errors import CallFailed, CardsignError, FetchFailed
 from cardsign.integrations.a2a_sdk import CardNotTrusted, check_verifier, sdk_card
 from cardsign.net import endpoints
 from cardsign.net.connection import in_thread
@@ -38,8 +38,6 @@ from a2a.client import Client, ClientConfig, ClientFactory
 from a2a.client.errors import AgentCardResolutionError
 from a2a.helpers import get_artifact_text, get_message_text, new_text_message
 from a2a.utils import errors
-from google.protobuf.json_format import ParseError
-from google.protobuf.message import Error as ProtobufError
 
 STREAM_SECONDS: Final = 3600.0  # for one stream of events: a long task
 IDLE_SECONDS: Final = 60.0  # without a byte; servers of streams send a comment every 15 s or so
@@ -50,12 +48,6 @@ METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
 
 _PREFIX: Final = "TASK_STATE_"
 _ONGOING: Final = ("", "UNSPECIFIED", "SUBMITTED", "WORKING")
-# What the SDK raises on malformed answers, which it converts with few checks.
-_OF_THE_SDK: Final = (
-    *(errors.A2AError, ParseError, ProtobufError, httpx.HTTPError, httpx.InvalidURL),
-    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
-    *(RecursionError, SystemError),
-)
 # Errors of A2A that an agent answers with a status of HTTP; a 404 without a body is not one.
 _OF_THE_AGENT: Final = (
     errors.TaskNotFoundError,
@@ -226,7 +218,9 @@ class Call:
             return replace(reply, text=text, task=task, context=context)
         except AgentCardResolutionError as exc:
             failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
-        except _OF_THE_SDK as exc:
+        except CardsignError:
+            raise
+        except Exception as exc:  # noqa: BLE001  the boundary: the SDK converts answers unchecked
             failure = _failure(exc, self.endpoint, header)
         raise failure  # outside: an error of the SDK's holds the request, and so its headers
 
