@@ -357,18 +357,10 @@ class _Walk:
         self.messages = {child.origin: child for own in owners for _, child in own.children()}
 
     def parts(
-        self,
-        node: Node,
-        tokens: Tokens,
-        messages: _Messages,
-        security: bool,
-        holder: Field | None = None,
+        self, node: Node, tokens: Tokens, messages: _Messages, security: bool
     ) -> Iterator[Uncovered]:
-        """Yield what is not held of a message.
-
-        With `holder`, the node is that field's list or map of messages, or its free-form content.
-        """
-        current, old = messages if holder is None else (None, None)
+        """Yield what is not held of a message."""
+        current, old = messages
         for token, child in node.children():
             is_held = child in self.held
             if is_held and not isinstance(child.value, dict | list):
@@ -378,22 +370,32 @@ class _Walk:
             old_field = old.fields.get(name) if old else None
             fields = [entry for entry in (field, old_field) if entry is not None]
             secure = security or any(entry.security for entry in fields)
-            if not is_held and holder is not None:
-                is_dropped = self.is_lossy and _is_empty(child, holder)
-                yield Uncovered(child, place, secure, "DROPPED_BY_VALUE" if is_dropped else None)
-            elif not is_held:
+            if not is_held:
                 excuse = self._excuse(node, child, place, secure, field, old_field)
                 yield Uncovered(child, place, secure, excuse)
-            elif holder is not None:  # free-form content is so at any depth
-                inner = holder if holder.kind == "free" else None
-                yield from self.parts(child, place, messages, secure, inner)
+                continue
+            below = (field.message if field else None, old_field.message if old_field else None)
+            has_elements = any(entry.shape == "map" or entry.kind == "free" for entry in fields)
+            if has_elements or isinstance(child.value, list):
+                yield from self._elements(child, place, below, secure, field)
             else:
-                below = (field.message if field else None, old_field.message if old_field else None)
-                if isinstance(node.value, list):  # one that only 0.3 has, and so has no holder
-                    below = messages
-                has_elements = any(entry.shape == "map" or entry.kind == "free" for entry in fields)
-                is_holder = has_elements or not isinstance(child.value, dict)
-                yield from self.parts(child, place, below, secure, field if is_holder else None)
+                yield from self.parts(child, place, below, secure)
+
+    def _elements(
+        self, node: Node, tokens: Tokens, messages: _Messages, security: bool, field: Field | None
+    ) -> Iterator[Uncovered]:
+        """Yield what is not held of a field's list or map of messages, or of free-form content."""
+        for token, child in node.children():
+            place = (*tokens, token)
+            if child not in self.held:
+                is_dropped = self.is_lossy and field is not None and _is_empty(child, field)
+                yield Uncovered(child, place, security, "DROPPED_BY_VALUE" if is_dropped else None)
+            elif field is not None and field.kind == "free":  # at any depth
+                yield from self._elements(child, place, messages, security, field)
+            elif isinstance(child.value, dict):
+                yield from self.parts(child, place, messages, security)
+            else:
+                yield from self._elements(child, place, messages, security, None)
 
     def _excuse(
         self,

@@ -57,7 +57,7 @@ _MAX_MEMBERS: Final = 1000
     multiple=True,
     help="A member of the card, such as description or skills.ID.name; wins over every source.",
 )
-@click.option("--agent", metavar="NAME", help="Which agent of Orloj, if there are several.")
+@click.option("--agent", metavar="NAME", help="The Orloj agent, if there are several.")
 @click.option("--prompt-excerpt", is_flag=True, help="Describe it by a prompt's first sentence.")
 @click.option(
     "--ask-mcp", metavar="URL", multiple=True, help="Ask an MCP server, over streamable HTTP."
@@ -173,7 +173,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     "--strict", is_flag=True, help="Contract cards need description, spiffe_id and authentication."
 )
 @click.option(
-    "--fail-on", type=click.Choice(SEVERITIES), default="warning", help="Least severity that fails."
+    "--fail-on", type=click.Choice(SEVERITIES), default="warning", help="Lowest failing severity."
 )
 @frame.format_option(
     type=click.Choice(("text", "json", "sarif", "github")),

@@ -328,7 +328,7 @@ _COMMON_OPTIONS: Final = (
         is_flag=True,
         expose_value=False,
         callback=_remember_quiet,
-        help="Print results, alarms and errors alone.",
+        help="Print only results, alarms and errors.",
     ),
 )
 
@@ -619,7 +619,7 @@ def fetch_settings(insecure: bool) -> FetchSettings:
 
 
 network_option: Final = click.option(
-    "--insecure-loopback-http", "insecure", is_flag=True, help="Allow loopback URLs, even by HTTP."
+    "--insecure-loopback-http", "insecure", is_flag=True, help="Allow loopback URLs, http:// too."
 )
 
 

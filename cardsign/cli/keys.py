@@ -123,7 +123,7 @@ def _made(record: ledger.KeyRecord, store: stores.KeyStore) -> None:
 
 @keys.command(example="cardsign keys export vzTO --as pem")
 @click.argument("key", metavar="KID")
-@click.option("--as", "form", type=click.Choice(("jwk", "pem")), default="jwk", help="The form.")
+@click.option("--as", "form", type=click.Choice(("jwk", "pem")), default="jwk", help="The format.")
 @frame.output_option()
 @issuer.keystore_option
 def export(key: str, form: Literal["jwk", "pem"], output: str, keystore: KeystoreOptions) -> None:
@@ -208,8 +208,8 @@ def rotate(
 
     Run it by hand, or from cron.
 
-    A rotation makes a successor, activates it, and retires the old key, whose private key goes
-    with it. Each step waits until the publication before it has reached every cache. The next
+    A rotation makes a successor, activates it, and retires the old key, whose private key is
+    destroyed. Each step waits until the publication before it has reached every cache. The next
     keyset is drafted, signed with the root keys that are here and published. The cards are signed
     again, listed and published. The command may be stopped anywhere, and run at any time on any
     number of hosts; each step is taken once.
@@ -236,7 +236,7 @@ def rotate(
     "--reason",
     type=click.Choice(ledger.REVOCATION_REASONS),
     required=True,
-    help="compromised: somebody else may have it, and all that is kept with it.",
+    help="compromised: somebody else may have the key, and the keys kept with it.",
 )
 @issuer.root_keystore_option
 @issuer.unlock_options
@@ -301,7 +301,7 @@ def _ask_to_revoke(
 
 
 @keys.command(example="cardsign keys passwd --role release")
-@click.option("--role", type=click.Choice(ledger.ROLES), required=True, help="Whose keys.")
+@click.option("--role", type=click.Choice(ledger.ROLES), required=True, help="The keys' role.")
 @click.option(
     "--new-passphrase-file", type=frame.FILE, help="The new passphrase [default: a prompt]."
 )

@@ -203,7 +203,11 @@ def schema() -> None:
 @click.option("--export", type=frame.DIR, help="Also write files for a static host or nginx.")
 @click.option("--watch", is_flag=True, help="Keep running, and publish when a source changes.")
 @click.option(
-    "--every", type=click.IntRange(1, 86_400), default=60, help="Seconds between looks of --watch."
+    "--every",
+    metavar="SECONDS",
+    type=click.IntRange(1, 86_400),
+    default=60,
+    help="How often --watch looks.",
 )
 @issuer.unlock_options
 @frame.dry_run_option
@@ -226,8 +230,8 @@ def publish(
     only its keys are published, and the newest release must list the card. The same content makes
     no new generation. The time is recorded, because key rotation waits for caches.
 
-    With --jwks or --key there is no key store: CARD is published with the keys that are named, of
-    which public ones will do.
+    With --jwks or --key there is no key store: CARD is published with the keys named; public
+    keys are enough.
 
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.

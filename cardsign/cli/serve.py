@@ -81,7 +81,7 @@ _token_file = click.option(
 @click.option("--audience", metavar="NAME", required=True, help="Whose extended card it opens.")
 @_token_file
 @click.option(
-    "--expires", type=click.DateTime(["%Y-%m-%d"]), help="The last day on which it opens anything."
+    "--expires", metavar="DATE", type=click.DateTime(["%Y-%m-%d"]), help="The last day it is valid."
 )
 @click.option("-o", "--output", type=frame.FILE, help="A file for the token [default: print it].")
 def create(audience: str, token_file: Path, expires: datetime | None, output: Path | None) -> None:

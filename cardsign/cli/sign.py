@@ -111,7 +111,9 @@ def find_signers(
 @click.option(
     "--extended", "audience", metavar="ID", help="Make it the extended card for this audience."
 )
-@click.option("--seq", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for.")
+@click.option(
+    "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for."
+)
 @click.option(
     "--expires", metavar="DATE", help="When it ends: YYYY-MM-DD, with that day, or a time in UTC."
 )
@@ -120,7 +122,9 @@ def find_signers(
 @issuer.kid_option
 @issuer.unlock_options
 @frame.dry_run_option
-@click.option("--explain", is_flag=True, help="Say who accepts each signature, and what it omits.")
+@click.option(
+    "--explain", is_flag=True, help="Say who accepts each signature, and what it leaves unsigned."
+)
 def sign(
     card: str | None, output: str, explain: bool, keystore: KeystoreOptions, **options: Any
 ) -> int:

@@ -72,6 +72,7 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
 )
 @click.option(
     "--days",
+    metavar="DAYS",
     type=click.IntRange(1, 400),
     default=keysets.KEYSET_LIFETIME.days,
     help="How long it is valid.",
@@ -82,7 +83,9 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
 @click.option(
     "--remove-root", metavar="HOLDER", multiple=True, help="Remove the root keys of this holder."
 )
-@click.option("--threshold", type=click.IntRange(min=1), help="How many root holders must sign.")
+@click.option(
+    "--threshold", metavar="N", type=click.IntRange(min=1), help="How many root holders must sign."
+)
 @click.option(
     "--recovery",
     metavar="HOLDER=KEY",
@@ -162,7 +165,7 @@ def sign(
 
 @keyset.command(example="cardsign keyset recover --recovery-file recovery.key")
 @draft_option
-@click.option("--digest", metavar="SHA-256", help="Of a keyset of yours, if the key store is lost.")
+@click.option("--digest", metavar="SHA-256", help="Your keyset's digest, if the key store is lost.")
 @click.option("--new-recovery-out", type=frame.FILE, help="Make a new recovery key too, encrypted.")
 @issuer.publication_option("--publication")
 @issuer.recovery_option(required=True)
@@ -303,7 +306,7 @@ def release() -> None:
 )
 @click.option("--raise-floor", is_flag=True, help="End older cards at the URL of each --card.")
 @click.option(
-    "--extended-floor", type=click.IntRange(1), help="End extended cards for releases before it."
+    "--extended-floor", metavar="SEQ", type=click.IntRange(1), help="End extended cards before SEQ."
 )
 @click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
 @issuer.publication_option("--publication")

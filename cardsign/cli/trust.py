@@ -90,7 +90,7 @@ def add(who: str, **options: Any) -> None:
     pinned, and asked. Where there is no terminal, say --yes.
 
     If there is no policy yet, one is begun in this folder. The URL, or the card of each origin, is
-    what `cardsign peers verify` checks; edit trust.toml for other cards, and for more demands.
+    what `cardsign peers verify` checks; edit trust.toml for other cards, or to demand more.
     """
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)

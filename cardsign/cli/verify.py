@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 )
 @click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
 @click.option(
-    "-j", "--jobs", type=click.IntRange(1, 64), default=1, help="Processes that verify at once."
+    "-j", "--jobs", metavar="N", type=click.IntRange(1, 64), default=1, help="Processes to use."
 )
 @click.option(
     "--cluster", metavar="URL", help="Verify on the workers of a Dask scheduler, tls://HOST:8786."
@@ -351,7 +351,7 @@ _ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
 @click.argument("url", metavar="URL")
 @frame.output_option(help="Where the verified payload goes; not changed if it is not trusted.")
 @click.option("--extended", is_flag=True, help="Fetch the extended card instead.")
-@click.option("--audience", metavar="ID", help="Whom it must be for, as the issuer told you.")
+@click.option("--audience", metavar="ID", help="Its audience, as the issuer told you.")
 @verifier.visit_options
 def fetch(url: str, output: str, extended: bool, audience: str | None, **options: Any) -> int:
     """Fetch a card, verify it, and write its verified payload.
@@ -406,7 +406,7 @@ def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
 @click.option("--get", is_flag=True, help="Print the state and result of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
 @click.option(
-    "--timeout", type=click.IntRange(1, 3600), default=60, help="Seconds for the whole answer."
+    "--timeout", metavar="SECONDS", type=click.IntRange(1, 3600), default=60, help="The time limit."
 )
 @verifier.visit_options
 def call(url: str, text: str | None, **options: Any) -> int:

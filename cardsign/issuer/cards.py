@@ -189,7 +189,7 @@ def expiry(text: str, now: datetime) -> int:
         UsageFault: ``usage.invalid``: it is none of these, past, or beyond :data:`MAX_LIFETIME`.
     """
     span = read_span(text)
-    message = f"expires takes an ISO date of the next {MAX_LIFETIME.days} days, not {text!r}"
+    message = f"expires takes an ISO date within the next {MAX_LIFETIME.days} days, not {text!r}"
     try:
         end = now + timedelta(seconds=span) if span else datetime.fromisoformat(text)
         if not span and len(text) <= len("YYYY-MM-DD"):
@@ -390,7 +390,7 @@ def _make_repair_gap(work: Work, fault: errors.CardsignError) -> Gap:
     place = str(fault.finding.place) or "cardsign.toml"
     message = f"repair {place}: {fault.message}; until then what is published stays"
     if fault.code == "card.origin_mismatch":
-        message += ". Or let the roots allow it: cardsign keyset draft --origin ORIGIN"
+        message += ". Correct it, or the origins: cardsign keyset draft --origin OLD --origin NEW"
     return Gap(f"{message}. Then: {work.again}")
 
 

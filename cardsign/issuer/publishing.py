@@ -323,9 +323,8 @@ def record_generation(
     try:
         store.commit(agenda.record_publication, publication, now=now, replaced=earlier)
     except errors.LocalFault as fault:
-        message = f"generation {generation.number} is published, but not on record"
+        message = f"generation {generation.number} is published, but not on record: {fault.message}"
         hint = "Fix this and publish the same again; key rotation waits for it."
-        message = f"{message}: {fault.message}"
         raise type(fault)(fault.code, message, path=fault.path, hint=hint) from fault
 
 

@@ -230,7 +230,7 @@ def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
         return only
     kids = [jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)]
     message = f"this is a JWK Set of {len(jwks)} keys, expected one"
-    message += f" of the kid {kid!r}" if kid in kids else ""
+    message += f" with the kid {kid!r}" if kid in kids else ""
     hint = f"Name one: --kid {kids[0]}." if kids and kid not in kids else ""
     raise KeyRefused("key.malformed", message, hint=hint)
 

@@ -104,8 +104,7 @@ class Access:
 
     @classmethod
     def by_passphrase(cls, passphrase: bytes) -> Access:
-        """Enough for keys in files, and for nothing else."""
-
+        """Return what opens keys in files by one passphrase, and nothing else."""
         environment = {passphrases.PASSPHRASE_VARIABLE: os.fsdecode(passphrase)}
         return cls(user_secrets(PassphraseSource(environment=environment)))
 
@@ -887,7 +886,7 @@ def open_signer(
 def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     """Return the key that `uri` names elsewhere, of which nothing is asked yet.
 
-    Returned is None for ``env:`` and ``file:``, of which this process reads the private key itself.
+    None for ``env:`` and ``file:``, of which this process reads the private key itself.
 
     Raises:
         SignerFault: ``signer.uri``.

@@ -149,7 +149,7 @@ def _require_trusted(report: Report, file: str, *, by_statements: bool = False) 
         hint = "Check this machine's clock. If it is right, renew the statement: "
         hint += "cardsign keys rotate"
     elif reason.code == "card.origin_mismatch":
-        hint = "Correct the card, or the origins: cardsign keyset draft --origin ORIGIN"
+        hint = "Correct the card, or the origins: cardsign keyset draft --origin OLD --origin NEW"
     elif reason.code.startswith("extended."):
         hint = "Sign it for its audience: "
         hint += "cardsign sign CARD --extended AUDIENCE --seq N --expires DATE"

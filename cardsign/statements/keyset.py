@@ -282,7 +282,7 @@ def _quorum(value: Json, path: str) -> Quorum:
     threshold = read.integer(members["threshold"], f"{path}/threshold")
     holders = len({key.holder for key in keys})
     if not threshold <= holders <= MAX_HOLDERS:
-        expected = f"a threshold that its holders ({holders}, of at most {MAX_HOLDERS}) can reach"
+        expected = f"at most {MAX_HOLDERS} holders (here {holders}), and no larger threshold"
         raise read.refused(f"{path}/threshold", expected, "statement.threshold")
     return Quorum(threshold, keys)
 

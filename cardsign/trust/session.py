@@ -160,8 +160,7 @@ class Session:
         """
         trust = IssuerTrust(self.policy, self.issuer, self.reserved)
         if historic:
-            reason = Finding("time.historic", f"the verdict is about {now.isoformat()}")
-            trust.blocks.append(reason)
+            trust.blocks.append(Finding("time.historic", f"the verdict is about {now.isoformat()}"))
             copy(self)._ask_anchor(trust, statements, now)
             return trust
         seconds = now.timestamp()
@@ -211,8 +210,7 @@ class Session:
         """Fill in what the newest keyset and the newest release say."""
         releases = self._walk(trust, anchor, statements, now)
         if self.keyset is None:
-            reason = Finding("trust.no_keys", "no keyset statement can be accepted")
-            trust.blocks.append(reason)
+            trust.blocks.append(Finding("trust.no_keys", "no keyset statement can be accepted"))
             return
         trust.keyset = keyset = self.keyset
         self.release, trust.revoked, contested = choose_release(
