@@ -513,7 +513,7 @@ def _same_connection(payload: Payload, interface: Interface) -> bool:
 
 
 def _same_version(version: Json, other: Json) -> bool:
-    """0.3 and 0.3.0 are one version (A2A 1.0 3.6: the patch number does not count)."""
+    """Return whether two versions are one, as 0.3 and 0.3.0 are (A2A 1.0 3.6)."""
     matches = [_VERSION.fullmatch(v) for v in (version, other) if isinstance(v, str)]
     versions = [match["minor"] for match in matches if match]
     return len(versions) == 2 and versions[0] == versions[1]

@@ -163,7 +163,7 @@ def snake(name: str) -> str:
 
 
 def fold(name: str) -> str:
-    """`name` as a lenient reader sees it: without case and without underscores."""
+    """Return `name` as a lenient reader sees it: without case and underscores."""
     return name.replace("_", "").casefold()
 
 

@@ -152,7 +152,7 @@ def _decode(untrusted_bytes: bytes) -> str:
 
 
 def position(prefix: str) -> tuple[int, int]:
-    """Line and column, in characters from 1, of what follows `prefix`."""
+    """Return line and column, in characters from 1, of what follows `prefix`."""
     return prefix.count("\n") + 1, len(prefix) - prefix.rfind("\n")
 
 

@@ -57,7 +57,7 @@ def read_statement(name: str) -> KeysetStatement:
 
 
 def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[RootKey, ...]:
-    """Of each ``HOLDER=KEY``: KEY is a kid of the key store, or a file with a public JWK."""
+    """Return the key of each ``HOLDER=KEY``: KEY is a kid here, or a file with a public JWK."""
     kids = {name for record in store.state.keys for name in record.names}
     return tuple(
         RootKey(store.state.find(key).public if key in kids else issuer.read_public(key), holder)
@@ -304,9 +304,9 @@ def release() -> None:
 @click.option(
     "--withdraw", "withdrawn", metavar="URL", multiple=True, help="Withdraw the card at this URL."
 )
-@click.option("--raise-floor", is_flag=True, help="End older cards at the URL of each --card.")
+@click.option("--raise-floor", is_flag=True, help="Void older cards at the URL of each --card.")
 @click.option(
-    "--extended-floor", metavar="SEQ", type=click.IntRange(1), help="End extended cards before SEQ."
+    "--extended-floor", metavar="SEQ", type=click.IntRange(1), help="Void extended ones before SEQ."
 )
 @click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
 @issuer.publication_option("--publication")
@@ -404,7 +404,7 @@ def say_differences(old: KeysetStatement | None, new: KeysetStatement) -> list[s
 
 
 def signing_lines(statement: KeysetStatement, previous: KeysetStatement | None) -> list[str]:
-    """Who has signed a statement, and how many are missing."""
+    """Return who has signed a statement, and how many are missing."""
     lines = []
     for signing in keysets.quorum_signatures(statement, previous):
         signed = ", ".join(sorted(signing.signed)) or "nobody"

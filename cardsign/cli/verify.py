@@ -90,7 +90,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     named = frame.take(verifier.VerifierOptions, options)
     if options["serve"] is not None:
         if cards or is_url(named.jwks or ""):
-            why = "--serve takes no cards, since it is asked, and --jwks as a file"
+            why = "with --serve name no cards, and give --jwks as a file"
             raise UsageFault("usage.conflict", why)
         from cardsign.server.run import serve_verdicts
 

@@ -178,7 +178,7 @@ def make_documents(cards: Sequence[tuple[ProjectCard, bytes]]) -> Documents:
 
 
 def expiry(text: str, now: datetime) -> int:
-    """When a card ends that is signed now, in seconds since 1970.
+    """Return when a card that is signed now ends, in seconds since 1970.
 
     Args:
         text: ``YYYY-MM-DD``, with all of that day; ``YYYY-MM-DDThh:mm:ss``, in UTC where no

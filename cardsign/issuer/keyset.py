@@ -298,7 +298,7 @@ def find_changed(
 
 
 def _last_change(key: KeyRecord) -> datetime:
-    """When a key came into the state in which it is."""
+    """Return when a key came into its state."""
     times = key.times
     return max(filter(None, (key.created, times.prepublished, times.activated, times.revoked)))
 

@@ -67,7 +67,7 @@ class ReleasePlan:
 def settled_cards(
     listed: Iterable[ListedCard], state: StoreState, settings: TimelineSettings, now: datetime
 ) -> dict[str, str]:
-    """By url, the digest of the only card that caches can still hold, where there is just one.
+    """Return by URL the digest of the only card that caches can still hold, if there is just one.
 
     It is the one that the newest records show, of publications or of looks at what is live, and the
     first of these is as old as caches may keep a card. What nobody has recorded does not settle: it
@@ -165,7 +165,7 @@ def is_release_due(release: ReleaseStatement, keyset: KeysetId, *, now: datetime
 def _listed_cards(
     plan: ReleasePlan, previous: ReleaseStatement | None, floor: Mapping[str, int], seq: int
 ) -> list[ListedCard]:
-    """Cards that are current and those to come; who was listed first when stays so."""
+    """Return the cards that are current or to come; each keeps the time of its first listing."""
     listed = {
         (card.url, card.payload_sha256): card
         for card in (previous.cards if previous else ())

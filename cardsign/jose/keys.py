@@ -437,7 +437,7 @@ class JwkSet:
 
     @classmethod
     def of(cls, keys: Iterable[PublicKey], skipped: Iterable[SkippedKey] = ()) -> JwkSet:
-        """Gather keys.
+        """Return a set of these keys.
 
         Raises:
             KeyRefused: ``jwks.duplicate_kid`` or ``jwks.shared_prime``.

@@ -126,7 +126,7 @@ def enter(
     holder = holder or next((key.holder for key in reversed(beside) if key.holder), None)
     if (group := ledger.custody_group(custody)) in state.stolen:
         variable = ledger.passphrase_variable(role)
-        message = f"the keys kept there are stolen ({group}), so no new key may be"
+        message = f"keys of this custody were stolen ({group}), so it gets no new key"
         hint = f"Set {variable} to a new passphrase of the {role} keys, or name another signer."
         raise StoreFault("keystore.same_custody", message, hint=hint)
     event = {"event": "entered", "public": public.jwk(), "roles": [role], "custody": custody}

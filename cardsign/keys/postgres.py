@@ -84,7 +84,7 @@ class PostgresStore(KeyStore):
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """A transaction of its own connection, committed unless something is raised."""
+        """Open a transaction of its own connection, committed unless something is raised."""
         try:
             with psycopg.connect(self.place, connect_timeout=_CONNECT_PATIENCE) as connection:
                 connection.execute(_PATIENCE)

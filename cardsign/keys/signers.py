@@ -567,7 +567,7 @@ class AzureKey(RemoteKey):
 
     @contextmanager
     def _options(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The vault, and what a client is made with."""
+        """Yield the vault, and what a client is made with."""
         raised = require("azure.core.exceptions", extra="azure")
         identity = require("azure.identity", extra="azure")
         vault = f"https://{self.parts['vault']}.{self.parts['host'] or 'vault.azure.net'}"
@@ -665,7 +665,7 @@ class VaultKey(RemoteKey):
 
     @contextmanager
     def _engine(self) -> Iterator[tuple[Any, dict[str, str]]]:
-        """The engine, and which key of it."""
+        """Yield the engine, and what names the key in it."""
         hvac = require("hvac", extra="vault")
         address = self._address()
         faults = hvac.exceptions.VaultError, OSError

@@ -212,7 +212,7 @@ class KeyStore(ABC):
         moved: bool = False,
         **named: Any,
     ) -> StoreState:
-        """Commit the events that `decide` makes of the newest state; again if others were faster.
+        """Commit the events that `decide` returns for the newest state; retry if that has changed.
 
         Further arguments are those of `decide`, such as a decision of :mod:`cardsign.keys.agenda`:
         ``store.commit(revoke, kid, reason="ceased", now=now)``. No event is no commit. `blobs` are

@@ -232,7 +232,7 @@ class CheckedIssued:
         return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
 
     def withholding(self, published: CheckedIssued | None) -> CheckedIssued:
-        """These without the newest keysets that no release names yet.
+        """Return these without the newest keysets that no release names yet.
 
         A verifier with a keyset and no release that names it reaches no verdict, so the two are
         published together. What is `published` stays.

@@ -102,7 +102,7 @@ class Provider:
 
     Args:
         settings: What the operator says of it.
-        hosts: BoundedSemaphore for who waits for another host.
+        hosts: The places of those who wait for another host.
         now: Unix seconds.
 
     Attributes:

@@ -150,7 +150,9 @@ def remove_token(lines: list[str], name: str, path: str) -> str:
         token for token in tokens if name and token.digest.startswith(name.lower())
     ]
     if len(matches) != 1:
-        problem = f"{len(matches)} digests begin so" if matches else "no token or digest fits"
+        problem = (
+            f"{len(matches)} digests begin with this" if matches else "no token or digest fits"
+        )
         hint = f"See their digests: cardsign tokens list --token-file {path}"
         raise UsageFault("usage.conflict", problem, hint=hint)
     del lines[matches[0].line - 1]

@@ -294,7 +294,7 @@ def digest(value: Json, path: str) -> str:
 
 
 def issuer(value: Json) -> str:
-    """Whose statement it is: a name that is compared and never looked up."""
+    """Read whose statement it is: a name that is compared and never looked up."""
     return text(value, ISSUER, "/issuer", "1 to 256 visible ASCII characters")
 
 
@@ -313,7 +313,7 @@ def document(members: Json, form: str, names: tuple[str, ...]) -> Mapping[str, J
 def span(
     members: Mapping[str, Json], names: tuple[str, str], path: str, *, most: int = MAX_TIME
 ) -> tuple[int, int]:
-    """Two times of which the second is later, by at most so many seconds (K9)."""
+    """Read two times, of which the second is later by at most so many seconds (K9)."""
     start, end = (integer(members[name], f"{path}/{name}", most=MAX_TIME) for name in names)
     if not 0 < end - start <= most:
         expected = f"{names[1]} after {names[0]}, by at most {most // DAY} days"

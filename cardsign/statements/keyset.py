@@ -70,7 +70,7 @@ class Quorum:
         return frozenset(key.holder for key in self.keys if key.public.thumbprint in signers)
 
     def to_json(self) -> dict[str, Json]:
-        """As a statement writes it."""
+        """Return it as a statement writes it."""
         keys: list[Json] = [
             {"public": dict(key.public.jwk()), "holder": key.holder} for key in self.keys
         ]
@@ -96,7 +96,7 @@ class IssuerKey:
         return f"{' and '.join(self.roles)} key {short_kid(self.public.kid)}"
 
     def to_json(self) -> dict[str, Json]:
-        """As a statement writes it."""
+        """Return it as a statement writes it."""
         return {
             "public": dict(self.public.jwk()),
             "roles": list(self.roles),
@@ -136,7 +136,7 @@ class KeysetId:
         return self.epoch, self.version
 
     def to_json(self) -> dict[str, Json]:
-        """As statements and files of ours write it."""
+        """Return it as statements and files of ours write it."""
         return {"epoch": self.epoch, "version": self.version, "digest": self.digest}
 
 
@@ -310,7 +310,7 @@ def _root_key(value: Json, path: str) -> RootKey:
 
 
 def _check_keys(statement: KeysetStatement) -> None:
-    """No key stands in two places or under a shared kid, and none is revoked (K3, K4)."""
+    """Check that no key is there twice or under a shared kid, and none is revoked (K3, K4)."""
     quorums = [statement.root, *([statement.recovery] if statement.recovery else [])]
     every = [key.public for quorum in quorums for key in quorum.keys]
     every += [key.public for key in statement.keys]
@@ -346,7 +346,7 @@ class RootAnchor:
 
     @classmethod
     def of(cls, root: Quorum) -> RootAnchor:
-        """That of a statement."""
+        """Return the root set of a statement as an anchor."""
         return cls(
             root.threshold, frozenset((key.public.thumbprint, key.holder) for key in root.keys)
         )
@@ -413,7 +413,7 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> None
     """Check that `following` opens the epoch after that of `current` (K7).
 
     It beats every version of the old epoch, so neither `prev` nor `iat` binds it to one, and it
-    may drop what a thief has revoked. `current` is the statement held, of any version.
+    may drop what a thief has revoked. `current` is the one that is known, of any version.
 
     Raises:
         StatementRefused: ``statement.issuer``; ``statement.fork``; ``statement.rollback``;
@@ -422,7 +422,7 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> None
     """
     _check_number(current, following, (current.epoch + 1, 1))
     if current.recovery is None:
-        raise StatementRefused("statement.recovery", "the statement held names no recovery keys")
+        raise StatementRefused("statement.recovery", "the statement before names no recovery keys")
     _check_signatures(following, current)
 
 
@@ -431,16 +431,15 @@ def _check_number(
 ) -> None:
     """Check that a statement is of the same issuer, newer, and the one of that number."""
     if following.issuer != current.issuer:
-        raise read.refused("/issuer", repr(current.issuer), "statement.issuer")
-    seen = f"keyset {current.label}, which was already seen"
+        raise read.refused("/issuer", f"the issuer {current.issuer!r}", "statement.issuer")
     if following.number == current.number and following.digest != current.digest:
-        both = f"{following.digest} is another {seen} as {current.digest}"
-        raise StatementRefused("statement.fork", both, path="/version")
+        message = f"keyset {current.label} is {current.digest} here and {following.digest} there"
+        raise StatementRefused("statement.fork", message, path="/version")
     if following.number <= current.number:
-        message = f"keyset {following.label} is no newer than {seen}"
+        message = f"keyset {following.label} is no newer than {current.label}, already seen"
         raise StatementRefused("statement.rollback", message, path="/version")
     if following.number != number:
-        message = f"keyset {following.label}, expected {number[0]}.{number[1]}"
+        message = f"this is keyset {following.label}, expected {number[0]}.{number[1]}"
         raise StatementRefused("statement.gap", message, path="/version")
 
 

@@ -166,7 +166,7 @@ def check_release(
             is no key of the keyset's `keys`; ``statement.unsigned``; as :func:`check_order`.
     """
     if release.issuer != keyset.issuer:
-        raise read.refused("/issuer", repr(keyset.issuer), "statement.issuer")
+        raise read.refused("/issuer", f"the issuer {keyset.issuer!r}", "statement.issuer")
     if release.keyset != keyset.id:
         raise StatementRefused("statement.keyset", f"the newest is {keyset.id}", path="/keyset")
     revocable = {key.public.thumbprint for key in keyset.keys}
@@ -178,7 +178,7 @@ def check_release(
         raise StatementRefused("statement.revoked", "its signer has been revoked")
     if previous is not None:
         if release.issuer != previous.issuer:
-            raise read.refused("/issuer", repr(previous.issuer), "statement.issuer")
+            raise read.refused("/issuer", f"the issuer {previous.issuer!r}", "statement.issuer")
         check_order(release, previous.order, previous.digest, previous.revoked, previous.floor)
     return signers
 

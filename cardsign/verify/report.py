@@ -392,7 +392,7 @@ def first_line(name: str, report: Report, policy: str) -> str:
 
 
 def _deciding_lines(report: Report) -> Iterator[str]:
-    """Of a trusted card what it calls itself and what was not checked; else what decided."""
+    """Yield what a trusted card calls itself and what was not checked, else what decided."""
     if report.verdict == "trusted":
         ends = report.valid_until
         until = "" if ends is None else f"; until {second(ends, report.checked_at)}"
