@@ -309,8 +309,7 @@ def _inspect_signatures(
     card: Card, payloads: Payloads, jwks: JwkSet | None
 ) -> Iterator[InspectedSignature]:
     inquiry = inquire_by(jwks or JwkSet(()), "the holder of the keys named")
-    tried = SPELLINGS if jwks and card.signatures else ()
-    spellings = [(name, write(payloads.members).encode()) for name, write in tried]
+    spellings = _spell_otherwise(payloads) if jwks and card.signatures else []
     # What the line of the signature says, or that of the card.
     repeated = ("coverage.",) if jwks is not None else ("coverage.", "key.unknown")
     data_of = {name: payload.data for name in PROFILES if (payload := payloads.of(name))}
@@ -333,6 +332,11 @@ def _inspect_signatures(
         # It fits one byte string, and so all profiles that make that.
         fitted = tuple(name for name, data in data_of.items() if data == report.payload)
         yield InspectedSignature(replace(report, reasons=rated), header, fitted)
+
+
+def _spell_otherwise(payloads: Payloads) -> list[tuple[str, bytes]]:
+    """Return the card as common signers write it by mistake: the name and the bytes of each."""
+    return [(name, write(payloads.members).encode()) for name, write in SPELLINGS]
 
 
 def _explain_misfit(

@@ -119,11 +119,8 @@ def _select_skills(document: Mapping[str, Json], card: ProjectCard) -> dict[str,
     """
     skills = {str(skill.get("id")): skill for _, skill in objects_in(document.get("skills"))}
     if unknown := [skill for skill in card.skills if skill not in skills]:
-        raise UsageFault(
-            "config.malformed",
-            f"'skills' of a [[card]] names {unknown[0]!r}, which is no skill of this card",
-            path=str(card.source),
-        )
+        message = f"'skills' of a [[card]] names {unknown[0]!r}, which is no skill of this card"
+        raise UsageFault("config.malformed", message, path=str(card.source))
     shown: list[Json] = [skill for name, skill in skills.items() if name in card.skills]
     kept = extensions.kept_of(document)
     of_skills = members_of(kept.pop("skills", None))

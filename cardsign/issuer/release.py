@@ -165,7 +165,7 @@ def is_release_due(release: ReleaseStatement, keyset: KeysetId, *, now: datetime
 def _listed_cards(
     plan: ReleasePlan, previous: ReleaseStatement | None, floor: Mapping[str, int], seq: int
 ) -> list[ListedCard]:
-    """Return the cards that are current or to come; each keeps the time of its first listing."""
+    """Return the cards that are current or to come, each by the release that first listed it."""
     listed = {
         (card.url, card.payload_sha256): card
         for card in (previous.cards if previous else ())
