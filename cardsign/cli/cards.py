@@ -58,9 +58,14 @@ _MAX_MEMBERS: Final = 1000
     help="A member of the card, such as description or skills.ID.name; wins over every source.",
 )
 @click.option("--agent", metavar="NAME", help="The Orloj agent, if there are several.")
-@click.option("--prompt-excerpt", is_flag=True, help="Describe it by a prompt's first sentence.")
 @click.option(
-    "--ask-mcp", metavar="URL", multiple=True, help="Ask an MCP server, over streamable HTTP."
+    "--prompt-excerpt", is_flag=True, help="Describe the agent by a prompt's first sentence."
+)
+@click.option(
+    "--ask-mcp",
+    metavar="URL",
+    multiple=True,
+    help="Ask a live MCP server, over streamable HTTP, without credentials; needs the extra mcp.",
 )
 @click.option(
     "--run-mcp", metavar="COMMAND", multiple=True, help="Run an MCP server, and ask it over stdio."
@@ -173,13 +178,18 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     "--strict", is_flag=True, help="Contract cards need description, spiffe_id and authentication."
 )
 @click.option(
-    "--fail-on", type=click.Choice(SEVERITIES), default="warning", help="Lowest failing severity."
+    "--fail-on",
+    type=click.Choice(SEVERITIES),
+    default="warning",
+    help="The least severe finding that makes the exit status 1.",
 )
 @frame.format_option(
     type=click.Choice(("text", "json", "sarif", "github")),
     help="How results are printed [default: text]; sarif: for code scanning; github: annotations.",
 )
-@click.option("--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed without loss.")
+@click.option(
+    "--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed where that loses nothing."
+)
 @frame.output_option(metavar="OUT", default=None, help="Where the fixed card goes; '-' for stdout.")
 @frame.network_option
 def lint(

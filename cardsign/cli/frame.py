@@ -619,7 +619,10 @@ def fetch_settings(insecure: bool) -> FetchSettings:
 
 
 network_option: Final = click.option(
-    "--insecure-loopback-http", "insecure", is_flag=True, help="Allow loopback URLs, http:// too."
+    "--insecure-loopback-http",
+    "insecure",
+    is_flag=True,
+    help="Allow URLs of this machine, also over plain HTTP; for trying things out.",
 )
 
 

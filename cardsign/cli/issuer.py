@@ -52,7 +52,9 @@ recovery_option: Final = partial(
     help=f"Sign with this recovery key. Its passphrase is in {RECOVERY_VARIABLE}, or asked for.",
 )
 publication_option: Final = partial(
-    click.option, type=frame.DIR, help="The publication [default: `publish` of cardsign.toml]."
+    click.option,
+    type=frame.DIR,
+    help="The publication directory [default: `publish` of cardsign.toml].",
 )
 key_option: Final = click.option(
     "--key",
@@ -73,8 +75,9 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
 
 kid_option: Final = click.option(
     "--kid",
+    metavar="KID",
     callback=_check_kid,
-    help="The kid to publish [default: that of the JWK, else the thumbprint].",
+    help="The kid to publish [default: that of the JWK that is read, else the thumbprint].",
 )
 passphrase_option: Final = click.option(
     "--passphrase-file",

@@ -197,7 +197,9 @@ _ALL: Final = "*"
     help="Begin to rotate this active key now, or all. For a stolen one: cardsign keys revoke.",
 )
 @click.option(
-    "--adopt", is_flag=True, help="First add to the log what another copy of it has published."
+    "--adopt",
+    is_flag=True,
+    help="First add to the log what another copy has published, as cardsign keys doctor lists it.",
 )
 @issuer.unlock_options
 @frame.dry_run_option
@@ -301,7 +303,9 @@ def _ask_to_revoke(
 
 
 @keys.command(example="cardsign keys passwd --role release")
-@click.option("--role", type=click.Choice(ledger.ROLES), required=True, help="The keys' role.")
+@click.option(
+    "--role", type=click.Choice(ledger.ROLES), required=True, help="The role of the keys."
+)
 @click.option(
     "--new-passphrase-file", type=frame.FILE, help="The new passphrase [default: a prompt]."
 )

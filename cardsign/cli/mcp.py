@@ -47,7 +47,10 @@ _INSTRUCTIONS = (
 )
 @frame.network_option
 @click.option(
-    "--port", metavar="N", type=click.IntRange(1, 65535), help="Serve at http://127.0.0.1:N/mcp."
+    "--port",
+    metavar="N",
+    type=click.IntRange(1, 65535),
+    help="Serve programs of this machine at http://127.0.0.1:N/mcp, over streamable HTTP.",
 )
 def mcp(port: int | None, trust_file: Path | None, insecure: bool) -> None:
     """Serve verify, inspect, lint and diff as MCP tools, over stdio or HTTP.

@@ -32,7 +32,12 @@ _SHOWN: Final = 12  # characters of a digest
     help="Where to listen; port 0 is any free one.",
 )
 @click.option("--settings", "settings_file", type=frame.FILE, help="The server's settings.")
-@click.option("--token-file", type=frame.FILE, help="The file that cardsign tokens create writes.")
+@click.option(
+    "--token-file",
+    type=frame.FILE,
+    help="The digests of the bearer tokens that open the extended card; written by cardsign tokens "
+    "create.",
+)
 def serve(
     directory: Path | None, bind: str, settings_file: Path | None, token_file: Path | None
 ) -> None:
@@ -73,7 +78,11 @@ def tokens() -> None:
 
 
 _token_file = click.option(
-    "--token-file", metavar="FILE", required=True, type=frame.PATH, help="The tokens' digests."
+    "--token-file",
+    metavar="FILE",
+    required=True,
+    type=frame.PATH,
+    help="The file of the tokens' digests, which the server reads.",
 )
 
 
@@ -81,9 +90,17 @@ _token_file = click.option(
 @click.option("--audience", metavar="NAME", required=True, help="Whose extended card it opens.")
 @_token_file
 @click.option(
-    "--expires", metavar="DATE", type=click.DateTime(["%Y-%m-%d"]), help="The last day it is valid."
+    "--expires",
+    metavar="DATE",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="The last day on which it opens anything, YYYY-MM-DD in UTC [default: it never ends].",
 )
-@click.option("-o", "--output", type=frame.FILE, help="A file for the token [default: print it].")
+@click.option(
+    "-o",
+    "--output",
+    type=frame.FILE,
+    help="Write the token to FILE, for you alone [default: print it].",
+)
 def create(audience: str, token_file: Path, expires: datetime | None, output: Path | None) -> None:
     """Make a token, and add its digest to the token file.
 

@@ -100,22 +100,32 @@ def find_signers(
     help="Signatures to add for SDKs, which cardsign does not count. safe: those that cover every "
     "endpoint, security scheme and scope. all: for every SDK.",
 )
-@click.option("--force", is_flag=True, help="Sign even what is not a valid Agent Card.")
+@click.option(
+    "--force", is_flag=True, help="Sign even what is not a valid Agent Card, and say what is wrong."
+)
 @click.option(
     "--known-keys", metavar="JWKS", help="Keys of other signers, whose bad signatures are dropped."
 )
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
-    "--header", metavar="NAME=VALUE", multiple=True, help="For each signature's unsigned `header`."
+    "--header",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Put this into the unsigned `header` of each signature, such as jku=https://HOST/jwks.json.",
 )
 @click.option(
-    "--extended", "audience", metavar="ID", help="Make it the extended card for this audience."
+    "--extended",
+    "audience",
+    metavar="AUDIENCE",
+    help="Mark it as the extended card for this audience, best a random id; with --seq, --expires.",
 )
 @click.option(
     "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for."
 )
 @click.option(
-    "--expires", metavar="DATE", help="When it ends: YYYY-MM-DD, with that day, or a time in UTC."
+    "--expires",
+    metavar="DATE",
+    help="When it ends, at most 400 days ahead: YYYY-MM-DD (with that day) or an ISO time, in UTC.",
 )
 @issuer.key_option
 @issuer.public_option

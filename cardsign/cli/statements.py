@@ -68,7 +68,10 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
 @keyset.command(example="cardsign keyset draft --days 90 -o next.json")
 @draft_option
 @click.option(
-    "--origin", multiple=True, help="An origin where interfaces may be; replaces all earlier ones."
+    "--origin",
+    metavar="ORIGIN",
+    multiple=True,
+    help="An origin where interfaces may be; replaces all earlier origins.",
 )
 @click.option(
     "--days",
@@ -78,7 +81,10 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
     help="How long it is valid.",
 )
 @click.option(
-    "--add-root", metavar="HOLDER=KEY", multiple=True, help="A root key: a kid here, or a JWK file."
+    "--add-root",
+    metavar="HOLDER=KEY",
+    multiple=True,
+    help="Add a root key: a kid of the key store, or a file with a JWK.",
 )
 @click.option(
     "--remove-root", metavar="HOLDER", multiple=True, help="Remove the root keys of this holder."
@@ -165,8 +171,16 @@ def sign(
 
 @keyset.command(example="cardsign keyset recover --recovery-file recovery.key")
 @draft_option
-@click.option("--digest", metavar="SHA-256", help="Your keyset's digest, if the key store is lost.")
-@click.option("--new-recovery-out", type=frame.FILE, help="Make a new recovery key too, encrypted.")
+@click.option(
+    "--digest",
+    metavar="SHA-256",
+    help="The digest of a keyset of yours; needed if the key store is lost.",
+)
+@click.option(
+    "--new-recovery-out",
+    type=frame.FILE,
+    help="Make a new recovery key too, encrypted, because the old one has been used.",
+)
 @issuer.publication_option("--publication")
 @issuer.recovery_option(required=True)
 @issuer.unlock_options
@@ -302,11 +316,20 @@ def release() -> None:
     help=f"A signed card to list, before it is published [default URL: the issuer's {CARD_PATH}].",
 )
 @click.option(
-    "--withdraw", "withdrawn", metavar="URL", multiple=True, help="Withdraw the card at this URL."
+    "--withdraw",
+    "withdrawn",
+    metavar="URL",
+    multiple=True,
+    help="Withdraw the card at this URL. No card there is current any more.",
 )
-@click.option("--raise-floor", is_flag=True, help="Void older cards at the URL of each --card.")
 @click.option(
-    "--extended-floor", metavar="SEQ", type=click.IntRange(1), help="Void extended ones before SEQ."
+    "--raise-floor", is_flag=True, help="Make older cards at the URL of each --card invalid now."
+)
+@click.option(
+    "--extended-floor",
+    metavar="SEQ",
+    type=click.IntRange(1),
+    help="Make extended cards for an earlier release than SEQ invalid.",
 )
 @click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
 @issuer.publication_option("--publication")

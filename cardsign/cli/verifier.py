@@ -49,7 +49,7 @@ statements_option: Final = click.option(
     type=frame.PATH,
     multiple=True,
     metavar="FILE|DIR",
-    help="The issuer's statements.",
+    help="Keyset and release statements of the issuer: a file, or a folder and what is below it.",
 )
 
 

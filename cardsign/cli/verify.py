@@ -67,10 +67,18 @@ if TYPE_CHECKING:
 )
 @click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
 @click.option(
-    "-j", "--jobs", metavar="N", type=click.IntRange(1, 64), default=1, help="Processes to use."
+    "-j",
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    default=1,
+    help="Verify cards in N processes of this machine at once.",
 )
 @click.option(
-    "--cluster", metavar="URL", help="Verify on the workers of a Dask scheduler, tls://HOST:8786."
+    "--cluster",
+    metavar="URL",
+    help="Verify cards on the workers of this Dask scheduler instead, tls://HOST:8786; needs the "
+    "extra cluster.",
 )
 @frame.output_option(
     default=None, help="If the card is trusted, write its verified payload here; '-' for stdout."
@@ -261,7 +269,10 @@ _ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
 @peers.command("verify", example="cardsign peers verify --update --trust trust.toml")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--update", is_flag=True, help="Record newer statements in trust.lock, as trust update does."
+    "--update",
+    is_flag=True,
+    help="Record newer statements in trust.lock, as `cardsign trust update` does. A policy that is "
+    "only found here must be named: --trust trust.toml.",
 )
 @frame.network_option
 @verifier.policy_option
@@ -350,8 +361,12 @@ _ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
 @frame.command(example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
 @frame.output_option(help="Where the verified payload goes; not changed if it is not trusted.")
-@click.option("--extended", is_flag=True, help="Fetch the extended card instead.")
-@click.option("--audience", metavar="ID", help="Its audience, as the issuer told you.")
+@click.option(
+    "--extended", is_flag=True, help="Fetch the extended card, where the trusted public card says."
+)
+@click.option(
+    "--audience", metavar="ID", help="For whom the extended card must be, as the issuer told you."
+)
 @verifier.visit_options
 def fetch(url: str, output: str, extended: bool, audience: str | None, **options: Any) -> int:
     """Fetch a card, verify it, and write its verified payload.
@@ -406,7 +421,11 @@ def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
 @click.option("--get", is_flag=True, help="Print the state and result of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
 @click.option(
-    "--timeout", metavar="SECONDS", type=click.IntRange(1, 3600), default=60, help="The time limit."
+    "--timeout",
+    metavar="SECONDS",
+    type=click.IntRange(1, 3600),
+    default=60,
+    help="The time limit for the whole answer.",
 )
 @verifier.visit_options
 def call(url: str, text: str | None, **options: Any) -> int:
