@@ -67,7 +67,7 @@ def verify_card(
         NotTrusted: The card was checked and refused; its `report` says what.
         NoVerdict: What would decide it is missing; its `report` says what.
         KeyRefused: `jwks` is no sound JWK Set.
-        CardRefused: `url` is no URL that is accepted.
+        CardRefused: `url` is not a URL that is accepted.
         LocalFault: The policy or its lock cannot be read, or has no such issuer.
         TypeError: `data` is not bytes, or nothing says whose card it is.
         ValueError: `now` has no zone.
@@ -118,7 +118,7 @@ def discover(
     Raises:
         NotTrusted: The card was checked and refused; its `report` says what.
         NoVerdict: The agent gave no answer, or what would decide it is missing.
-        CardRefused: `url` is no URL that is accepted.
+        CardRefused: `url` is not a URL that is accepted.
         LocalFault: The policy or its lock cannot be read, or has no such issuer.
         ValueError: `now` has no zone.
     """

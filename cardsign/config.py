@@ -60,7 +60,7 @@ def _read_origin(text: str) -> str:
     try:
         return str(parse_origin(text))
     except InputRefused as refusal:
-        raise ValueError(f"is no origin: {refusal.message}") from refusal
+        raise ValueError(f"is not an origin: {refusal.message}") from refusal
 
 
 _Place = Annotated[Path, Field(strict=False), BeforeValidator(_locate)]

@@ -668,7 +668,7 @@ def _steps(old: Json, new: Json, path: str) -> Iterator[_Step]:
     elif now is False:
         yield "narrower", path, "nothing is taken here any more"
     else:
-        yield "unclear", path, "this is no JSON Schema"
+        yield "unclear", path, "this is not a JSON Schema"
 
 
 def _compare_objects(

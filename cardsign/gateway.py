@@ -83,7 +83,7 @@ def resign_card(
     Raises:
         NotTrusted, NoVerdict: The upstream's card is not trusted, or there is no verdict.
         CardRefused: ``gateway.loop``: it came through this gateway already, or through too many;
-            ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL, or has a query
+            ``gateway.upstream``; ``card.interface_url``: an endpoint is not a URL, or has a query
             that ``{path}`` would lose; or `url` is not one.
         UsageFault: ``usage.invalid``: two endpoints would become one.
         SigningRefused, SignerFault: As :func:`cardsign.sign.sign_document`.

@@ -334,7 +334,7 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
     document = card.document
     problems: list[Finding] = []
     if "signature" in document:
-        block = "a single `signature` block is no A2A signature and cannot be converted to one"
+        block = "a single `signature` block is not an A2A signature and cannot be converted to one"
         problems.append(Finding("card.single_signature_block", block, Place("/signature")))
     try:
         check_is_agent_card(document)

@@ -142,7 +142,7 @@ def _take_url(draft: Draft, kind: Kind, place: SourceValue) -> None:
     """Take the URL of the agent from the options, if they say one.
 
     Raises:
-        UsageFault: ``usage.invalid``: what the options give is no URL.
+        UsageFault: ``usage.invalid``: what the options give is not a URL.
     """
     options, settings = draft.options, draft.options.settings
     option, template = "--url", options.url or (None if options.base_url else settings.url)

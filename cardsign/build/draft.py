@@ -206,7 +206,7 @@ class Draft:
             fields = field.message.fields
             for member in value:
                 if member not in fields:
-                    self.note("build.left_out", f"{name}.{member} is no member of A2A 1.0", place)
+                    self.note("build.left_out", f"{name}.{member} is not part of A2A 1.0", place)
             return {
                 member: self._fit(value[member], field, f"{name}.{member}", place)
                 for member, field in fields.items()

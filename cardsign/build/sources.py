@@ -181,7 +181,7 @@ def _read_interfaces(document: SourceValue, draft: Draft) -> Iterator[Json]:
         names = ("protocolBinding", "transport", "protocol")
         binding = next(filter(None, map(interface.members.get, names)), None)
         if binding not in ("JSONRPC", "GRPC", "HTTP+JSON"):
-            text = f"{binding!r} is no protocol binding of A2A: JSONRPC is assumed"
+            text = f"{binding!r} is not a protocol binding of A2A: JSONRPC is assumed"
             draft.note("build.changed", text, interface)
             binding = "JSONRPC"
         yield {"url": url, "protocolBinding": binding}

@@ -117,7 +117,7 @@ def _choose(
             change(f"{name} moves into our extension", f"{where}/{name}")
             kept[name] = value
         else:
-            change(f"{name} is no member of A2A and is left out", f"{where}/{name}")
+            change(f"{name} is not a member of A2A and is left out", f"{where}/{name}")
     return chosen
 
 

@@ -235,7 +235,7 @@ class VerifierOptions:
             hint = f"Write https://{shown}"
             if os.path.isfile(url):
                 hint = "It is a file. To verify it: cardsign verify CARD"
-            raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=hint)
+            raise UsageFault("usage.invalid", f"{shown!r} is not a URL", hint=hint)
         from cardsign.net.endpoints import Credential
 
         if self.credential is None and self.client_id is not None:

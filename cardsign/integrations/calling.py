@@ -113,7 +113,7 @@ async def trusted_client(
 
     Raises:
         CardNotTrusted: The card is not trusted, or cannot be judged now; nothing else was sent.
-        CardRefused: `url` is no URL that is accepted.
+        CardRefused: `url` is not a URL that is accepted.
         AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
         CallFailed: ``call.no_interface``: the card names no endpoint that can be called.
         UsageFault: The credential belongs elsewhere, or cannot be read; nothing was sent.
@@ -312,7 +312,7 @@ class _AtEndpoint(GuardedTransport):
         path, own = (url.raw_path.partition(b"?")[0] for url in (request.url, own_url))
         is_below = path.startswith(own.rstrip(b"/") + b"/")
         if path != own and not (is_below and self._endpoint.binding == endpoints.HTTP_JSON):
-            shown = f"{request.url.path[:80]!r} is no path of {self._endpoint.url}"
+            shown = f"{request.url.path[:80]!r} is not a path of {self._endpoint.url}"
             with as_httpx(request):
                 raise FetchFailed("fetch.elsewhere", shown)
         if self._header is not None:

@@ -67,7 +67,7 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
         InputRefused: As :func:`cardsign.sign.sign_document`.
         UsageFault: ``card.origin_mismatch``: the newest keyset statement allows an interface
             nowhere; ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
-            ``config.not_allowed``: ``signed`` names a file that is no card.
+            ``config.not_allowed``: ``signed`` names a file that is not a card.
     """
     signed, keyset = [], work.keyset
     for card in work.config.cards:
@@ -119,7 +119,7 @@ def _select_skills(document: Mapping[str, Json], card: ProjectCard) -> dict[str,
     """
     skills = {str(skill.get("id")): skill for _, skill in objects_in(document.get("skills"))}
     if unknown := [skill for skill in card.skills if skill not in skills]:
-        message = f"'skills' of a [[card]] names {unknown[0]!r}, which is no skill of this card"
+        message = f"'skills' of a [[card]] names {unknown[0]!r}, which is not a skill of this card"
         raise UsageFault("config.malformed", message, path=str(card.source))
     shown: list[Json] = [skill for name, skill in skills.items() if name in card.skills]
     kept = extensions.kept_of(document)
@@ -146,7 +146,7 @@ def read_signed(card: ProjectCard) -> bytes | None:
             return None
         if Card.from_bytes(data).a2a_version != "none":
             return data
-    message = "'signed' of a [[card]] names a file that is no card, and would replace it"
+    message = "'signed' of a [[card]] names a file that is not a card, and would replace it"
     hint = "Name another file in cardsign.toml, or remove this one yourself."
     raise UsageFault("config.not_allowed", message, path=str(card.signed), hint=hint)
 

@@ -605,7 +605,7 @@ def _find_draft_gaps(work: Work, newest: KeysetStatement, *, is_final: bool) -> 
             present = read_draft_file(file)
             draft = draft_if_due(state, newest, present, now=now)
     except (FileFault, UsageFault) as fault:
-        who, message = "you", f"move {file} away, which is no draft: {fault.message}"
+        who, message = "you", f"move {file} away, which is not a draft: {fault.message}"
         command = f"mv {shlex.quote(str(file))} ELSEWHERE && {work.again}"
         if fault.code.startswith("statement."):
             message = f"open a new epoch, since no keyset can follow this one: {fault.message}"
@@ -968,7 +968,7 @@ def _find_recovery_keys(keyset: KeysetStatement, key: PrivateKey) -> Quorum:
     quorum = keyset.recovery
     listed = {listed.public.thumbprint for listed in quorum.keys} if quorum else set()
     if quorum is None or key.public.thumbprint not in listed:
-        message = "this is no recovery key of the newest statement"
+        message = "this is not a recovery key of the newest statement"
         hint = "Name the file of one that it lists: cardsign keyset show --json."
         raise SigningRefused("sign.no_key", message, hint=hint)
     return quorum

@@ -191,10 +191,10 @@ def check_point(encoded: bytes) -> None:
     # Little endian, and in the highest bit the lowest of the point's x.
     y = int.from_bytes(encoded, "little") & ~(1 << 255)
     if y >= _FIELD:
-        _malformed("x", "is no reduced coordinate, expected the one spelling of a point")
+        _malformed("x", "is not a reduced coordinate, expected the one spelling of a point")
     # Whether x^2 = (y^2 - 1) / (d y^2 + 1) has a solution, by Euler's criterion.
     if pow((y * y - 1) * (_D * y * y + 1), (_FIELD - 1) // 2, _FIELD) == _FIELD - 1:
-        _malformed("x", "is no point of the curve Ed25519")
+        _malformed("x", "is not a point of the curve Ed25519")
     if y in _SMALL_ORDER_Y:
         _malformed("x", "is a point of small order, under which anybody can sign")
 
@@ -294,7 +294,7 @@ def read_key(untrusted_jwk: Mapping[str, Json], alg: str) -> JoseKey:
     try:
         key = reader.import_key({**members})
     except (JoseError, ValueError) as exc:
-        message = "the numbers are no key of this type and curve"
+        message = "the numbers are not a key of this type and curve"
         raise KeyRefused("key.malformed", message, path=f"/{names[0]}") from exc
     written = jwk_of(key.public_key)
     for name in names:
@@ -331,7 +331,7 @@ def text_member(untrusted_jwk: Mapping[str, Json], name: str) -> str:
     """Return a member that must be there and be a string."""
     value = untrusted_jwk.get(name)
     if not isinstance(value, str):
-        _malformed(name, "is missing or no string")
+        _malformed(name, "is missing or not a string")
     return value
 
 
@@ -399,4 +399,4 @@ def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:
         return jwk_of(load_pem_public_key(untrusted_pem))
     except (ValueError, UnsupportedAlgorithm) as exc:
         hint = "Of a certificate: openssl x509 -in FILE -pubkey -noout -out public.pem."
-        raise KeyRefused("key.malformed", "this is no public key in PEM", hint=hint) from exc
+        raise KeyRefused("key.malformed", "this is not a public key in PEM", hint=hint) from exc

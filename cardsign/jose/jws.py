@@ -126,7 +126,7 @@ def header_members(untrusted_protected: str) -> dict[str, Json]:
     try:
         return parse_object(text, max_bytes=MAX_HEADER_BYTES, max_depth=MAX_HEADER_DEPTH)
     except JsonRefused as exc:
-        message = f"the protected header is no strict JSON object: {exc.message} ({exc.code})"
+        message = f"the protected header is not a strict JSON object: {exc.message} ({exc.code})"
         raise SignatureRefused("sig.header", message, path="/protected") from exc
 
 
@@ -180,10 +180,10 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALG
             ``sig.kid_form``; ``sig.typ_forbidden``. ``path`` is a JSON pointer into the entry.
     """
     if not isinstance(untrusted_entry, dict):
-        raise SignatureRefused("sig.shape", "the entry is no object")
+        raise SignatureRefused("sig.shape", "the entry is not an object")
     for name in ("protected", "signature"):
         if not isinstance(untrusted_entry.get(name), str):
-            message = f"`{name}` is missing or no string"
+            message = f"`{name}` is missing or not a string"
             raise SignatureRefused("sig.shape", message, path=f"/{name}")
     protected = str(untrusted_entry["protected"])
     signature = decode_part(str(untrusted_entry["signature"]), "signature")
@@ -194,7 +194,7 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALG
         raise _refused("sig.typ_forbidden", members, "typ", TYP_JOSE)
     if (unprotected := untrusted_entry.get("header")) is not None:
         if not isinstance(unprotected, dict):
-            raise SignatureRefused("sig.shape", "`header` is no object", path="/header")
+            raise SignatureRefused("sig.shape", "`header` is not an object", path="/header")
         _refuse_extensions(unprotected, "/header")
         # What decides how a signature is checked, or what it means, must itself be signed.
         if repeated := {*_PROTECTED_ONLY, *members} & unprotected.keys():
@@ -295,7 +295,7 @@ def read_token(
     """
     parts = untrusted_token.split(".")
     if len(parts) != 3 or len(untrusted_token) > MAX_TOKEN_CHARS:
-        raise ValueError("this is no signed token of three parts")
+        raise ValueError("this is not a signed token of three parts")
     protected, payload, signature = parts
     try:
         header = header_members(protected)

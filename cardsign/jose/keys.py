@@ -253,7 +253,7 @@ def _read_time(untrusted_jwk: Mapping[str, Json], name: str, unsaid: int) -> int
     """
     value = untrusted_jwk.get(name, unsaid)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise KeyRefused("key.malformed", f"{name} is no time in seconds", path=f"/{name}")
+        raise KeyRefused("key.malformed", f"{name} is not a time in seconds", path=f"/{name}")
     return int(min(value, MAX_TIME))
 
 
@@ -545,7 +545,7 @@ def read_jwks(untrusted_bytes: bytes) -> Iterator[tuple[str, Mapping[str, Json]]
             yield pointer(kid), {**jwk, "kid": kid}
         return
     if not isinstance(jwks, list):
-        message = "`keys` is missing or no list, expected a JWK Set, a JWK, or {kid: PEM}"
+        message = "`keys` is missing or not a list, expected a JWK Set, a JWK, or {kid: PEM}"
         raise KeyRefused("jwks.malformed", message, path="/keys")
     for index, entry in enumerate(jwks):
         yield f"/keys/{index}", members_of(entry)

@@ -466,7 +466,7 @@ def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
     if is_sealed is (blob is None) or event["state"] not in ("generated", "prepublished", "active"):
         raise ValueError("`custody` or `state` is none in which a key begins")
     if roles not in ([role] for role in ROLES):
-        raise ValueError(f"`roles` is no list of one of {', '.join(ROLES)}")
+        raise ValueError(f"`roles` is not a list of one of {', '.join(ROLES)}")
     key = KeyRecord(public, event["state"], roles[0], custody, at, event.get("holder"), blob=blob)
     if key.rotates and key.state != "generated":
         key = key.at(prepublished=at)

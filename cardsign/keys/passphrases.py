@@ -163,7 +163,7 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> PrivateKey:
         if _canonical(members) != bound or n not in _COSTS or len(nonce) != _NONCE_BYTES:
             raise ValueError("these members are not what is written here")
     except (JsonRefused, ValueError, KeyError, TypeError, AttributeError) as exc:
-        message = f"this is no sealed key of format {FORMAT}, or it costs too much to open"
+        message = f"this is not a sealed key of format {FORMAT}, or it costs too much to open"
         raise StoreFault("keystore.corrupt", message) from exc
     try:
         pkcs8 = AESGCM(_derive(passphrase, salt, n)).decrypt(nonce, ciphertext, bound)

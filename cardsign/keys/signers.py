@@ -897,7 +897,7 @@ def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     if scheme in ("env", "file"):
         return None
     # Nothing but the scheme is repeated: the rest may be the key itself.
-    problem = f"`{scheme}:` is no scheme" if scheme else f"a value without a scheme ({NOT_SHOWN})"
+    problem = f"`{scheme}:` is unknown" if scheme else f"a value without a scheme ({NOT_SHOWN})"
     hint = "--key takes env:NAME, file:PATH or the URI of a key service. "
     hint += "The keys of a key store sign without --key."
     raise SignerFault("signer.uri", problem, hint=hint)

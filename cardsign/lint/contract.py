@@ -53,7 +53,7 @@ def required(subject: LintedCard) -> Iterator[Breach]:
             yield "contract.required", (), f"{name!r} is missing"
     version = str(subject.document.get("version") or "0.0.0")[:100]
     if not Version.is_valid(version):
-        message = f"{version[:40]!r} is no semantic version"
+        message = f"{version[:40]!r} is not a semantic version"
         yield "contract.required", ("version",), message
     for name in _STRICT if subject.settings.strict else ():
         schemes = name == "authentication" and subject.document.get("securitySchemes")
@@ -438,7 +438,7 @@ def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
     except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as exc:
         problem = "it refers to itself without end"
         if not isinstance(exc, RecursionError):
-            problem = "it refers to what is no schema in it"
+            problem = "it refers to what is not a schema in it"
         return [], f"its schema cannot be used: {problem}"
     if not steps.met_pattern:
         return problems, ""

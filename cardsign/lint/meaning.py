@@ -93,7 +93,7 @@ def interfaces(subject: LintedCard) -> Iterator[Breach]:
         bound, version = interface.binding, interface.version
         if isinstance(bound, str) and bound not in _BINDINGS and not _URI.fullmatch(bound):
             place = (*where[:-1], BINDING_MEMBERS[interface.member])
-            yield "meaning.binding", place, f"{bound[:40]!r} is no binding of A2A"
+            yield "meaning.binding", place, f"{bound[:40]!r} is not a binding of A2A"
         if interface.member != "supportedInterfaces" or not isinstance(version, str):
             continue
         if version and not _MAJOR_MINOR.fullmatch(version):
@@ -144,7 +144,7 @@ def media_type(subject: LintedCard) -> Iterator[Breach]:
             for index, mode in enumerate(elements_of(owner.get(name))):
                 if isinstance(mode, str) and mode and not _MEDIA_TYPE.fullmatch(mode):
                     place = (*tokens, name, str(index))
-                    yield "meaning.media-type", place, f"{mode[:40]!r} is no media type"
+                    yield "meaning.media-type", place, f"{mode[:40]!r} is not a media type"
 
 
 def skill_id(subject: LintedCard) -> Iterator[Breach]:
@@ -165,7 +165,7 @@ def version(subject: LintedCard) -> Iterator[Breach]:
     if not isinstance(value, str) or not value:
         return
     if len(value) > 100 or not Version.is_valid(value):
-        yield "meaning.version", ("version",), f"{value[:40]!r} is no semantic version"
+        yield "meaning.version", ("version",), f"{value[:40]!r} is not a semantic version"
     elif value == "0.0.0":
         message = "0.0.0 is what tools write where no version is known"
         yield "meaning.version", ("version",), message
@@ -196,7 +196,7 @@ def extensions(subject: LintedCard) -> Iterator[Breach]:
         uri = members_of(value).get("uri")
         message = ""
         if not isinstance(uri, str) or not _URI.fullmatch(uri):
-            message = f"{uri!r:.60} is no URI"
+            message = f"{uri!r:.60} is not a URI"
         elif uri in seen:
             message = f"{uri:.60} is listed twice"
         else:
@@ -254,7 +254,7 @@ def schemes(subject: LintedCard) -> Iterator[Breach]:
             for member, value in owner.items():
                 is_url = member.endswith("Url") and isinstance(value, str) and value
                 if is_url and not _is_https(str(value)):
-                    yield "meaning.scheme-url", place, f"{member[:40]} is no https URL"
+                    yield "meaning.scheme-url", place, f"{member[:40]} is not an https URL"
         for flow in flows:
             if flow in ("implicit", "password"):
                 yield "meaning.old-flow", place, f"the {flow} flow"
@@ -319,7 +319,7 @@ def signatures(subject: LintedCard) -> Iterator[Breach]:
     """Yield signatures that verifiers refuse before they look at a key, and what is no A2A one."""
     for name in ("signature", "proof", "sigstore", "signatureBundle", "attestations"):
         if isinstance(subject.document.get(name), dict | list):
-            message = "is no A2A signature; nobody verifies it"
+            message = "is not an A2A signature; nobody verifies it"
             yield "meaning.foreign-signature", (name,), message
     entries = elements_of(subject.document.get("signatures"))
     if not entries:

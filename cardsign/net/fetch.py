@@ -327,7 +327,7 @@ class Exchange(httpcore.NetworkBackend):
             case httpcore.ProxyError():  # whose text is the proxy's own
                 message = f"the policy's proxy does not connect to {origin}"
             case _:
-                message = f"the request to {url} or its answer is no HTTP/1.1"
+                message = f"the request to {url} or its answer is not HTTP/1.1"
         return FetchFailed(code, message)
 
 

@@ -258,7 +258,7 @@ def _read_manifest(directory: Path) -> _Manifest:
         raise ServeFault("serve.no_generation", message, path=str(directory)) from exc
     except ValidationError as exc:
         error, *_ = exc.errors()
-        where, value = ".".join(map(str, error["loc"])) or "it is no JSON", error["input"]
+        where, value = ".".join(map(str, error["loc"])) or "it is not JSON", error["input"]
         if where == "format" and isinstance(value, int) and value > _FORMAT:
             message = f"format {value} is newer than format {_FORMAT}, which this cardsign reads"
             raise ServeFault("serve.newer_format", message, path=str(path)) from exc

@@ -395,7 +395,7 @@ class Jwt(Provider):
                 raise self.fail(url, "it names another issuer")
         try:
             document = self.ask(keys_url)
-        except CardRefused as exc:  # what its configuration names is no URL
+        except CardRefused as exc:  # what its configuration names is not a URL
             raise self.fail(url, str(exc)) from exc
         entries = [*map(members_of, elements_of(document.get("keys")))]
         kids = Counter(str(entry.get("kid")) for entry in entries)
@@ -474,7 +474,7 @@ class AwsSts(Provider):
             raise Denied("the token names another host than STS")
         query = parse_qs(url.query.removeprefix("?"))
         if query.get("Action") != ["GetCallerIdentity"] or "X-Amz-Signature" not in query:
-            raise Denied("the token is no signed GetCallerIdentity request")
+            raise Denied("the token is not a signed GetCallerIdentity request")
         return text
 
 

@@ -71,7 +71,7 @@ def parse_tokens(data: bytes, *, path: str = "") -> dict[str, Token]:
             try:
                 expires = read_stamp(match[3])
             except ValueError:
-                problem = "what follows `until` is no time YYYY-MM-DDThh:mm:ssZ"
+                problem = "what follows `until` is not a time YYYY-MM-DDThh:mm:ssZ"
         if match is None or problem:
             raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
         token = Token(match[1].lower(), match[2], number, expires)

@@ -171,7 +171,7 @@ def check_release(
         raise StatementRefused("statement.keyset", f"the newest is {keyset.id}", path="/keyset")
     revocable = {key.public.thumbprint for key in keyset.keys}
     if others := release.revoked - revocable:
-        message = f"{min(others)} is no card or release key of the keyset"
+        message = f"{min(others)} is not a card or release key of the keyset"
         raise StatementRefused("statement.revoked", message, path="/revoked")
     signers = _check_signer(release, keyset, now, skew) - revoked
     if not signers:

@@ -112,7 +112,7 @@ def read_cases(folder: Path) -> tuple[list[ConformanceCase], Counter[str]]:
                 document = json.loads(read_bytes(path, max_bytes=MAX_INPUT_BYTES, plain=True))
                 cases_and_needs += read(path.stem, document)
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
-                message = "this is no file of the corpus"
+                message = "this is not a file of the corpus"
                 hint = "See tests/attacks/README.md and tests/vectors/README.md."
                 raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
     cases = [case for case in cases_and_needs if isinstance(case, ConformanceCase)]

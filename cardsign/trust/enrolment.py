@@ -255,7 +255,7 @@ def move_pin(
     issuer = policy.issuer(name)
     anchor = issuer.anchor
     if not isinstance(anchor, KeysetAnchor) or isinstance(anchor.pin, RootAnchor):
-        message = f"the anchor of {name!r} is no single keyset statement, so no pin can be moved"
+        message = f"the anchor of {name!r} is not a single keyset statement, so no pin can be moved"
         hint = f"Anchor it anew: cardsign trust remove {name}, then cardsign trust add URL"
         raise UsageFault("usage.conflict", message, path=str(policy.path), hint=hint)
     floors = read_floors(policy, [policy.lock])
@@ -331,7 +331,7 @@ def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
                 name = re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._")[:64] or url.origin.host
                 entries.append({"name": name, "origins": [str(url.origin)], "cards": [str(url)]})
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        message = "this is no list of agents, each with a name and a URL"
+        message = "this is not a list of agents, each with a name and a URL"
         hint = "Write [[a2a.external_agents]] with name = and url = for each agent."
         raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
     return tuple(entries)

@@ -161,7 +161,7 @@ def read_floors(policy: Policy, paths: Sequence[Path]) -> dict[str, Floor]:
 
     Raises:
         UsageFault: ``lock.malformed``; ``statement.fork``: two files name one number with two
-            digests; ``lock.other_anchor``: an issuer whose anchor is no keyset has an entry.
+            digests; ``lock.other_anchor``: an issuer whose anchor is not a keyset has an entry.
         FileFault: A file is a link or device, or cannot be read.
     """
     floors: dict[str, Floor] = {}
@@ -170,7 +170,7 @@ def read_floors(policy: Policy, paths: Sequence[Path]) -> dict[str, Floor]:
             floors[name] = floors.get(name, floor).raised_to(floor, name)
     for issuer in policy.issuers:
         if not isinstance(issuer.anchor, KeysetAnchor) and issuer.name in floors:
-            message = f"the lock has an entry for {issuer.name!r}, whose anchor is no keyset"
+            message = f"the lock has an entry for {issuer.name!r}, whose anchor is not a keyset"
             hint = f"If the change is meant: cardsign trust forget {issuer.name}{policy.option}"
             raise UsageFault("lock.other_anchor", message, path=str(paths[-1]), hint=hint)
     return floors

@@ -95,7 +95,7 @@ def _network(text: str) -> Network:
     private = [place for place in PRIVATE_NETWORKS if place.version == network.version]
     if not any(map(network.subnet_of, private)):
         ranges = ", ".join(map(str, PRIVATE_NETWORKS))
-        raise ValueError(f"names {text!r}, which is no private network: write a part of {ranges}")
+        raise ValueError(f"names {text!r}, not a private network: write a part of {ranges}")
     return cast(Network, network)
 
 

@@ -448,7 +448,7 @@ class FetchResult:
     """What a URL answered. Only ``absent`` says that there is nothing: 404 or 410.
 
     Attributes:
-        url: In its normal form; as given where it is no URL that may be asked.
+        url: In its normal form; as given where it is not a URL that may be asked.
         outcome: ``found``; ``unchanged``, where it was asked whether it has changed; ``absent``;
             ``failed`` (any other status, no answer, too large).
         untrusted_body: What was found; of a failure what was found before it, if that may still

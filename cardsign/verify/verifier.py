@@ -118,7 +118,7 @@ class Verifier:
         Raises:
             NotTrusted: The card was checked and refused; its `report` says what.
             NoVerdict: What would decide it is missing; its `report` says what.
-            CardRefused: `url` or `origin` is no URL that is accepted.
+            CardRefused: `url` or `origin` is not a URL that is accepted.
             UsageFault: ``policy.unknown_issuer``.
             TypeError: `data` is not bytes, or nothing says whose card it is.
         """
@@ -159,7 +159,7 @@ class Verifier:
         Raises:
             NotTrusted: The card was checked and refused; its `report` says what.
             NoVerdict: The peer gave no answer, or what would decide it is missing.
-            CardRefused: `url` is no URL that is accepted.
+            CardRefused: `url` is not a URL that is accepted.
             UsageFault: ``policy.unknown_issuer``.
         """
         parse_url(url)

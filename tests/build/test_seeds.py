@@ -116,7 +116,7 @@ def test_a_card_is_built_linted_signed_and_verified(
 
 @pytest.mark.parametrize("at", [at for at, row in BLOCKS.items() if row[0] == "card"], ids=name)
 def test_no_card_breaks_a_reader(at: tuple[str, int], blocks: dict[tuple[str, int], Block]) -> None:
-    """Each as it stands in the page: lint, explain and diff answer, or say that it is no JSON."""
+    """Each as it stands in the page: lint, explain and diff answer, or say that it is not JSON."""
     given = blocks[at].text.encode()
     rules = {one.code for one in lint_card(given, LintSettings(groups=("json", "members")))}
     assert inspect_card(given, jwks=None).to_json()

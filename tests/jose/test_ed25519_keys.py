@@ -37,7 +37,7 @@ SMALL_ORDER = [
 #: thumbprint for the same key.
 REFUSED = [
     *((bytes.fromhex(text), "small order") for text in SMALL_ORDER),
-    *((y.to_bytes(32, "little"), "no point") for y in (2, 7, 8, 2**254, P - 2)),
+    *((y.to_bytes(32, "little"), "not a point") for y in (2, 7, 8, 2**254, P - 2)),
     *((y.to_bytes(32, "little"), "reduced") for y in range(P, 2**255)),
     *(((y | 1 << 255).to_bytes(32, "little"), "reduced") for y in range(P, 2**255)),
     *((bytes(size), f"has {size} bytes, expected 32") for size in (1, 31, 33, 57, 64)),

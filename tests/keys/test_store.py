@@ -312,7 +312,7 @@ def test_a_store_does_not_move_back_over_what_it_left(store: Any) -> None:
     store.add(FIRST)
     new = move_store(store, store.path.with_name(f"{store.path.name}2"), now=after(10))
     refused = fault(move_store, new, store.path, now=after(20))
-    assert (refused.code, "an old copy" in refused.hint) == ("keystore.exists", True)
+    assert (refused.code, "the copy that" in refused.hint) == ("keystore.exists", True)
     assert new.load().moved_to is None
 
 
