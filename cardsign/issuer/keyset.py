@@ -821,7 +821,8 @@ def init_issuer(
     own = passphrases.get("recovery")
     if own in [passphrases[role] for role in ("card", "root", "release")]:
         message = "the recovery key must have a passphrase of its own"
-        raise errors.PassphraseFault("passphrase.unfit", message)
+        hint = "Choose another one for the recovery key, so that a thief of one has not both."
+        raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
     recovery, text = make_recovery_key(own or passphrases["card"])
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
     store = roots = create_store(plan.keystore, user)

@@ -17,7 +17,7 @@ from cardsign import errors
 from cardsign.card.document import Card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json, jcs
-from cardsign.errors import PublishRefused, StoreFault, UsageFault, of_the_user
+from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer import publishing
 from cardsign.issuer.work import ADD_ROOT, Gap, Work, key_holder
 from cardsign.jose.jws import Signer
@@ -346,7 +346,12 @@ def sign_next_release(
     if draft is None:
         return None
     able = {key.public.thumbprint for key in keyset.keys if "release" in key.roles}
-    data = releases.sign_release(draft.envelope.payload, open_signers(work, able - draft.revoked))
+    signers = open_signers(work, able - draft.revoked)
+    if not signers:
+        message = "no release key of the newest keyset statement is here"
+        hint = "The roots can list one: cardsign keyset draft."
+        raise SigningRefused("sign.no_key", message, path=work.store.place, hint=hint)
+    data = releases.sign_release(draft.envelope.payload, signers)
     signed = releases.read_release(data)
     releases.check_release(signed, keyset, previous, now=work.now, skew=SKEW)
     publishing.check_publishable(work, release=data)

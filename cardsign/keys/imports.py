@@ -6,19 +6,20 @@ Each is read as what it is, by cryptography and joserfc, or refused with what to
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import PublicKeyAlgorithmOID
 
@@ -102,9 +103,15 @@ _NAME: Final = 0x06
 #: What it may cost to open one, in rounds, or for scrypt in blocks of 128 bytes, so at most 1 GiB.
 #: OpenSSL itself writes 2,048 rounds, other tools up to a million.
 _MAX_COST: Final = 2**23
-# Object identifiers by which an encrypted PKCS #8 says how to open it (RFC 8018), in DER: PBKDF2
-# with HMAC-SHA-256, which OpenSSL and others use unless told otherwise, and the ciphers.
-_PBKDF2: Final = [bytes.fromhex("2a864886f70d01050c"), bytes.fromhex("2a864886f70d0209")]
+# Object identifiers by which an encrypted PKCS #8 says how to open it (PBES2, RFC 8018), in DER.
+_SCRYPT: Final = bytes.fromhex("2b06010401da47040b")
+_HASHES: Final[Mapping[bytes, Callable[[], hashes.HashAlgorithm]]] = {
+    b"": hashes.SHA1,  # RFC 8018 A.2: the default
+    bytes.fromhex("2a864886f70d0207"): hashes.SHA1,
+    bytes.fromhex("2a864886f70d0209"): hashes.SHA256,
+    bytes.fromhex("2a864886f70d020a"): hashes.SHA384,
+    bytes.fromhex("2a864886f70d020b"): hashes.SHA512,
+}
 _CIPHERS: Final = {
     bytes.fromhex("608648016503040102"): (AES, 16),
     bytes.fromhex("608648016503040116"): (AES, 24),
@@ -117,18 +124,19 @@ def _refuse_costly(der: bytes) -> None:
     """Refuse a PKCS #8 or PKCS #12 that would take minutes, or all memory, to open.
 
     Wherever a key is derived from a passphrase, the costs follow the salt: the rounds, or what
-    scrypt calls N, r and p. (The length of the key, which may come after them, is rare.)
+    scrypt calls N, r and p. The length of the key may come after them, and costs nothing.
     """
-    costs: list[int] = []
+    runs: list[list[int]] = []
     is_after_salt = False
     for tag, content in _primitives(der, nested=True):
         if tag == _OCTETS:
-            costs.append(1)
+            runs.append([])
             is_after_salt = True
         elif tag == _INTEGER and is_after_salt:
-            costs[-1] *= max(int.from_bytes(content), 1)
+            runs[-1].append(max(int.from_bytes(content), 1))
         elif tag:  # else the end of a value whose length was not said
             is_after_salt = False
+    costs = [math.prod(run[:3]) if len(run) > 2 else sum(run[:1]) for run in runs]
     if sum(costs) > _MAX_COST:  # together: a PKCS #12 may hold hundreds of parts
         message = "to open this encrypted key costs more than any honest one does"
         raise KeyRefused("key.unsupported", message, hint=_ENCRYPT_ANEW)
@@ -143,13 +151,18 @@ def _decrypt(der: bytes, password: bytes) -> bytes:
     for tag, content in _primitives(der, nested=False):
         values.setdefault(tag, []).append(content)
     names = values[_NAME]
-    if names[1:3] != _PBKDF2 or names[-1] not in _CIPHERS:
+    hash_name = names[2] if len(names) > 3 else b""
+    if names[-1] not in _CIPHERS or hash_name not in _HASHES:
         message = "an RSA key that is encrypted in this way may be for RSASSA-PSS alone"
         raise KeyRefused("key.unsupported", message, hint=_ENCRYPT_ANEW)
     salt, initial, ciphertext = values[_OCTETS]
     algorithm, size = _CIPHERS[names[-1]]
-    rounds = int.from_bytes(values[_INTEGER][0])
-    key = PBKDF2HMAC(SHA256(), size, salt, rounds).derive(password)
+    numbers = [int.from_bytes(number) for number in values[_INTEGER]]
+    if names[1] == _SCRYPT:
+        n, r, p = numbers[:3]
+        key = Scrypt(salt=salt, length=size, n=n, r=r, p=p).derive(password)
+    else:
+        key = PBKDF2HMAC(_HASHES[hash_name](), size, salt, numbers[0]).derive(password)
     return Cipher(algorithm(key), CBC(initial)).decryptor().update(ciphertext)
 
 

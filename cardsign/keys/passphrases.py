@@ -77,7 +77,8 @@ def read_passphrase(
     if is_new:
         check_strength(passphrase, place)
         if not place and ask(source.prompt, "The same again: ") != passphrase:
-            raise PassphraseFault("passphrase.unfit", "the two passphrases differ")
+            hint = "Type the same one twice."
+            raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
     if not passphrase:
         raise PassphraseFault("passphrase.none", "the passphrase is empty")
     return passphrase

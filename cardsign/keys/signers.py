@@ -14,6 +14,7 @@ import binascii
 import hashlib
 import os
 import re
+import shlex
 import ssl
 import threading
 from abc import ABC, abstractmethod
@@ -30,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key, lo
 from pydantic import AfterValidator, Field
 
 from cardsign import errors, programs
-from cardsign.errors import CardRefused, SignerFault, check_type, of_the_user
+from cardsign.errors import CardRefused, KeyRefused, SignerFault, check_type, of_the_user
 from cardsign.files import USER_FILE, read_secret, user_folder
 from cardsign.jose.jwk import STATEMENT_ALGORITHMS, encode_base64url, jwk_of
 from cardsign.jose.jws import Signer, sign_payload
@@ -774,9 +775,18 @@ def read_local_key(uri: str, access: Access, kid: str | None) -> PrivateKey:
         FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
     """
     data = _read_local(uri, access)
+    name = uri.removeprefix("env:")
     with of_the_user(uri):
-        password = partial(access.secrets, "passphrase", uri)
-        return import_private_key(data, kid=kid, password=password)
+        try:
+            password = partial(access.secrets, "passphrase", uri)
+            return import_private_key(data, kid=kid, password=password)
+        except KeyRefused as refusal:
+            if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
+                hint = f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
+                hint += f'of base64: export {name}="$(base64 -w 0 key.pem)".'
+                message = "this PEM has lost its line breaks"
+                raise KeyRefused("key.malformed", message, hint=hint) from refusal
+            raise
 
 
 def _is_public(data: bytes) -> bool:
@@ -808,7 +818,9 @@ def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes
     if not value:
         problem = "is empty" if name in environment else "is not set"
         message = f"the environment variable {name} {problem}"
-        raise SignerFault("signer.no_key", message, path=uri)
+        hint = f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
+        hint += "and a pull request from a fork gets none."
+        raise SignerFault("signer.no_key", message, path=uri, hint=hint)
     data = os.fsencode(value)
     try:
         decoded = base64.b64decode(data, validate=True)
@@ -871,7 +883,9 @@ def open_signer(
         private = read_local_key(uri, access, public.kid if public else kid)
         if public is not None and private.public != public:
             message = f"this is not the private key of {public.kid!r}"
-            raise SignerFault("signer.wrong_key", message, path=uri)
+            hint = "Name the right key. Or, if this is it, write its public key: "
+            hint += f"cardsign keys jwks --key {shlex.quote(uri)} -o jwks.json"
+            raise SignerFault("signer.wrong_key", message, path=uri, hint=hint)
         return private
     if public is None:
         message = "the public key of this signer must be known before it signs"

@@ -344,7 +344,8 @@ class KeyStore(ABC):
             is_in_use = key.private == "held" and (key.is_stolen or key.state not in ENDED)
             if is_in_use and key.custody in opened and key not in records:
                 message = f"this is the passphrase of {key.named} already"
-                raise errors.PassphraseFault("passphrase.unfit", message)
+                hint = "Choose another one: each role has its own."
+                raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
         sealed = {
             record.thumbprint: seal(self._unseal(record, old), new)
             for record in records

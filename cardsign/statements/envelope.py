@@ -131,9 +131,7 @@ def sign_envelope(envelope: Envelope, signers: Iterable[Signer]) -> bytes:
     """
     asked = tuple(signers)
     if not asked and not envelope.signatures:
-        hint = "Make one, which the roots have to list: cardsign keys generate --role release"
-        message = "no key that is here may sign this statement"
-        raise SigningRefused("sign.no_key", message, hint=hint)
+        raise SigningRefused("sign.no_key", "a statement needs at least one signer")
     for key in (signer.public for signer in asked):
         if key.alg not in STATEMENT_ALGORITHMS:  # what signs cards may sign by more (E11)
             message = f"the key {key.kid!r} is for {key.alg}, expected "

@@ -101,7 +101,7 @@ def test_each_mistake_fails_the_pipeline_with_the_message_of_the_table(trial: Tr
     mistakes: dict[str, dict[str, Any]] = {
         "the environment variable CARD_KEY is empty": {"CARD_KEY": ""},
         "the passphrase is empty": {"CARD_KEY_PASSPHRASE": ""},
-        "expected a private key as PKCS #8": {"CARD_KEY": secrets["CARD_KEY"].replace("\n", r"\n")},
+        "this PEM has lost its line breaks": {"CARD_KEY": secrets["CARD_KEY"].replace("\n", "|")},
         "found a PEM of: public key": {"CARD_KEY": trial.runs(public)},
         "this is a JWK Set of 2 keys": {"CARD_KEY": '{"keys": [{}, {}]}'},
     }
