@@ -325,7 +325,7 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
     from cardsign.inspect import fetch_with_keys, inspect_card, inspect_url
 
     if is_url(card) and jwks is not None:
-        raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
+        raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are used")
     for source in filter(os.path.exists, filter(None, (card, jwks))):
         if page and os.path.exists(page) and os.path.samefile(page, source):
             raise UsageFault("usage.conflict", "--html would replace a file that is read")
