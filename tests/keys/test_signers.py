@@ -27,7 +27,7 @@ from tests.support import each_case
 @pytest.mark.parametrize("uri", ["azure://v/k/1", "EXEC:/bin/sh", "private/a.key", "CARD_KEY", ""])
 def test_another_custody_is_named_and_not_tried(uri: str) -> None:
     """Nobody is asked for a PIN, and nothing is run."""
-    words = "no scheme" if uri.startswith("azure") else "without a scheme"
+    words = "is unknown" if uri.startswith("azure") else "without a scheme"
     attempts = (partial(open_signer, uri, FIRST.public), partial(list_public_keys, uri))
     for attempt in (*attempts, partial(find_remote_key, uri)):
         refused = fault(attempt, access=SHUT)
