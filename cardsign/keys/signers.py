@@ -315,6 +315,7 @@ class RemoteKey(ABC):
 MODULE_VARIABLE: Final = "CARDSIGN_PKCS11_MODULE"
 
 _DIGEST_INFO: Final = bytes.fromhex("3031300d060960864801650304020105000420")  # RFC 8017 9.2
+_TOKEN: Final = ("token", "manufacturer", "model", "serial")
 _KEY_TYPES: Final = {"ES256": "EC", "RS256": "RSA"}
 _LOGGED_IN: Final = threading.Lock()  # a login is the process's, not the session's
 
@@ -326,8 +327,7 @@ class TokenKey(RemoteKey):
     CKM_RSA_PKCS over our own DigestInfo.
 
     Attributes:
-        token: CKA_LABEL of the token, or None.
-        serial: Its serial number, or None.
+        token: Label, manufacturer, model and serial number of the token, as far as given.
         label: CKA_LABEL of the key, or None.
         id: CKA_ID of the key, or None.
     """
@@ -341,8 +341,7 @@ class TokenKey(RemoteKey):
             hint = f"Set {MODULE_VARIABLE} to the library, and {PIN_VARIABLE} to the PIN."
             refuse_uri("pkcs11:...", "a token's URI names no library and no PIN here", hint)
         super().__init__(uri, access)
-        names = ("token", "serial", "object", "id", "type")
-        pairs = read_attributes(uri, self.parts["path"], ";", names)
+        pairs = read_attributes(uri, self.parts["path"], ";", (*_TOKEN, "object", "id", "type"))
         encoded = dict(pairs)
         if len(encoded) < len(pairs):
             refuse_uri(uri, "an attribute is there twice")
@@ -350,9 +349,9 @@ class TokenKey(RemoteKey):
         values = {name: decode_part(uri, value) for name, value in encoded.items()}
         if values.get("type", "private") != "private":
             refuse_uri(uri, "expected type=private, or no type")
-        self.token, self.serial = values.get("token"), values.get("serial")
+        self.token = {name: value for name, value in values.items() if name in _TOKEN}
         self.label = values.get("object")
-        if (self.token or self.serial) is None or (self.label is None and self.id is None):
+        if not self.token or (self.label is None and self.id is None):
             refuse_uri(uri, "expected a token or its serial, and the object or id of a key")
 
     def request_public(self) -> bytes:
@@ -398,15 +397,33 @@ class TokenKey(RemoteKey):
             hint = f"Set {MODULE_VARIABLE}=/LIBRARY.so."
             raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
         library = require("pkcs11", extra="pkcs11")
-        serial = self.serial and self.serial.encode()
         with _LOGGED_IN, _converted(self.uri, module, library.PKCS11Error, words="args"):
             try:
-                tokens = library.lib(module)
-                token = tokens.get_token(token_label=self.token, token_serial=serial)
+                token = self._token(library, module)
                 with token.open(user_pin=self._pin(library, token)) as session:
                     yield library, session
             finally:
                 _forget_errors_of_openssl()
+
+    def _token(self, library: Any, module: str) -> Any:
+        fitting = []
+        for token in library.lib(module).get_tokens():
+            attributes = {  # as a URI would spell them
+                "token": str(token.label),
+                "serial": bytes(token.serial).decode(errors="replace").strip(),
+                "manufacturer": str(token.manufacturer_id),
+                "model": str(token.model),
+            }
+            if self.token.items() <= attributes.items():
+                fitting.append(token)
+        if not fitting:
+            message = "no token of this description is present"
+            hint = "Insert it, or see what is there: pkcs11-tool --module LIBRARY --list-slots."
+            raise SignerFault("signer.unreachable", message, path=self.uri, hint=hint)
+        if len(fitting) > 1:
+            message = f"{len(fitting)} tokens fit; add their serial to the URI"
+            raise SignerFault("signer.no_key", message, path=self.uri)
+        return fitting[0]
 
     def _pin(self, library: Any, token: Any) -> Any:
         if token.flags & library.TokenFlag.PROTECTED_AUTHENTICATION_PATH:
@@ -439,13 +456,13 @@ _REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
     ),
     "signer.no_key": re.compile(
         "NotFound|InvalidKeyUsage|Disabled|InvalidState|FailedPrecondition|InvalidPath"
-        "|InvalidRequest|MultipleTokens"
+        "|InvalidRequest"
     ),
     "signer.unreachable": re.compile(
         "DeadlineExceeded|Retry|Unavailable|Transport|ServiceRequest|ServiceResponse|VaultDown"
         "|NotInitialized|BadGateway|Connect|Timeout|SSL|Proxy|Endpoint"
         # The last is of a library that cannot be loaded, and no other.
-        "|NoSuchToken|TokenNotPresent|DeviceRemoved|PKCS11Error"
+        "|TokenNotPresent|DeviceRemoved|PKCS11Error"
     ),
     "signer.uri": re.compile("Region"),
 }
@@ -470,7 +487,8 @@ def _converted(
         codes = (code for code, names in _REFUSALS.items() if names.search(name))
         text = "; ".join(map(str, getattr(exc, words, None) or ()))
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        message = f"{service} cannot be used: {name}" + (f": {text[:_MAX_WORDS]}" if text else "")
+        text = text.replace(service, "it")[:_MAX_WORDS]  # it may be the long path of a library
+        message = f"{service} cannot be used: {name}" + (f": {text}" if text else "")
         raise SignerFault(next(codes, "signer.failed"), message, path=uri) from exc
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
         message = f"the answer is not one of {service}"
@@ -674,7 +692,8 @@ class VaultKey(RemoteKey):
             url=address,
             token=self.access.secrets("token", address).decode("latin-1"),  # as headers are
             namespace=self.access.variable("BAO_NAMESPACE", "VAULT_NAMESPACE"),
-            verify=self.access.variable("BAO_CACERT", "VAULT_CACERT") or True,
+            verify=self.access.variable("BAO_CACERT", "VAULT_CACERT", "BAO_CAPATH", "VAULT_CAPATH")
+            or True,
             timeout=MAX_SECONDS,
             allow_redirects=False,  # the token must not travel on
         )
@@ -684,9 +703,11 @@ class VaultKey(RemoteKey):
 
     def _address(self) -> str:
         address = self.access.variable("BAO_ADDR", "VAULT_ADDR") or ""
+        scheme, _, rest = address.partition("//")
+        host, slash, path = rest.partition("/")
         url = None
         with suppress(CardRefused):
-            url = parse_url(address)
+            url = parse_url(f"{scheme}//{host.lower()}{slash}{path}")
         if url is None or url.query:
             message = "BAO_ADDR or VAULT_ADDR names no server by its https URL"
             hint = "Set it: export VAULT_ADDR=https://vault.example:8200."

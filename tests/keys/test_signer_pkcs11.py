@@ -37,6 +37,7 @@ def access(softhsm: SoftHsm, pin: str = PIN) -> Access:
         ("ES256", "id=%01"),
         ("RS256", "id=%02;type=private"),
         ("ES256", "object=twin;id=%03"),  # one of two by both
+        ("ES256", "manufacturer=SoftHSM%20project;object=es256-a"),
     ],
 )
 def test_the_token_signs(alg: str, attributes: str, softhsm: SoftHsm) -> None:
