@@ -222,7 +222,9 @@ def words(value: Any) -> str:
         shown |= {name: f"({shown[name]})" for name in shown if isinstance(value[name], dict)}
         return "  ".join(f"{name}={text}" if text else name for name, text in shown.items())
     if isinstance(value, list):
-        return ", ".join(map(words, value))
+        return ", ".join(
+            f"({words(item)})" if isinstance(item, dict) else words(item) for item in value
+        )
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "" if value is None else str(value)

@@ -162,6 +162,13 @@ def position(prefix: str) -> tuple[int, int]:
 _SHOWN_CHARS: Final = 24  # of the input in a message
 _WHITESPACE: Final = re.compile(r"[ \t\n\r]*")
 _WORD: Final = re.compile(r"[-+.0-9A-Za-z_]*")
+#: What the decoder says of a string, up to a colon, in whole sentences.
+_STRING_FAULTS: Final = {
+    "Invalid control character at": "a control character in a string needs an escape such as \\n",
+    "Unterminated string starting at": "the string that begins here has no end",
+    "Invalid \\escape": "a backslash in a string starts no escape of JSON",
+    "Invalid \\uXXXX escape": "\\u in a string needs four hexadecimal digits",
+}
 
 
 def offsets(
@@ -245,7 +252,8 @@ class _Walk:
         except json.JSONDecodeError as exc:
             if exc.pos == start and self._text[start : start + 1] != '"':
                 raise self._expected("a JSON value") from exc
-            raise self._refused("json.syntax", exc.msg.lower(), at=exc.pos) from exc
+            message = _STRING_FAULTS.get(exc.msg.partition(":")[0], exc.msg)
+            raise self._refused("json.syntax", message, at=exc.pos) from exc
         except UnicodeEncodeError as exc:
             message = "an escape in the string is half of a character"
             raise self._refused("json.surrogate", message, at=start) from exc

@@ -58,9 +58,7 @@ _MAX_MEMBERS: Final = 1000
     help="A member of the card, such as description or skills.ID.name; wins over every source.",
 )
 @click.option("--agent", metavar="NAME", help="The Orloj agent, if there are several.")
-@click.option(
-    "--prompt-excerpt", is_flag=True, help="Describe the agent by a prompt's first sentence."
-)
+@click.option("--prompt-excerpt", is_flag=True, help="Describe it by a prompt's first sentence.")
 @click.option(
     "--ask-mcp",
     metavar="URL",
@@ -187,9 +185,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     type=click.Choice(("text", "json", "sarif", "github")),
     help="How results are printed [default: text]; sarif: for code scanning; github: annotations.",
 )
-@click.option(
-    "--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed where that loses nothing."
-)
+@click.option("--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed without loss.")
 @frame.output_option(metavar="OUT", default=None, help="Where the fixed card goes; '-' for stdout.")
 @frame.network_option
 def lint(
@@ -289,6 +285,8 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
 
     if (new is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
+    if live and tools is not None:
+        raise UsageFault("usage.conflict", "--live is for NEW, not for --tools")
 
     read = partial(frame.read_input, insecure=insecure)
     names = (old, str(new or tools))
@@ -326,6 +324,9 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
 
     if is_url(card) and jwks is not None:
         raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are used")
+    if page is not None and frame.asked_form() != "text":
+        form = frame.asked_form()
+        raise UsageFault("usage.conflict", f"--html and --format {form} are two formats")
     for source in filter(os.path.exists, filter(None, (card, jwks))):
         if page and os.path.exists(page) and os.path.samefile(page, source):
             raise UsageFault("usage.conflict", "--html would replace a file that is read")

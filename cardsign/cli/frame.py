@@ -305,8 +305,8 @@ def moment() -> datetime:
 
 def choose_form(context: click.Context, _: click.Parameter, form: str | None) -> None:
     """Take up what ``--json`` or ``--format`` says of how results are printed."""
-    if form:
-        context.meta[FORM] = form
+    if form and context.meta.setdefault(FORM, form) != form:
+        raise UsageFault("usage.conflict", "--json and --format ask for two formats")
 
 
 def _remember_quiet(context: click.Context, _: click.Parameter, is_quiet: bool) -> None:
@@ -596,7 +596,9 @@ def confirm(yes: bool, warning: str, *, hint: str = "Add --yes if you are sure."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         message = f"this needs confirmation, and there is no terminal to ask on: {warning}"
         raise UsageFault("usage.unanswered", message, hint=hint)
-    click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True, abort=True)
+    if not click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
+        message = f"the answer was no: {warning}"
+        raise UsageFault("usage.unanswered", message, hint="Nothing was added or changed.")
 
 
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask: this cannot be undone.")

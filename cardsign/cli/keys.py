@@ -303,9 +303,7 @@ def _ask_to_revoke(
 
 
 @keys.command(example="cardsign keys passwd --role release")
-@click.option(
-    "--role", type=click.Choice(ledger.ROLES), required=True, help="The role of the keys."
-)
+@click.option("--role", type=click.Choice(ledger.ROLES), required=True, help="The keys' role.")
 @click.option(
     "--new-passphrase-file", type=frame.FILE, help="The new passphrase [default: a prompt]."
 )
@@ -381,6 +379,9 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
     frame.write_output(output, JwkSet.of(public).to_bytes())
     if store is not None:
         store.commit(agenda.record_key_set, now=moment())
+    for key in published:
+        if key not in public:
+            say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if not public:
         say("no key is in it: whoever takes it trusts none of your cards", asked=True)
         say("  next: cardsign keys rotate, which says what is missing", asked=True)

@@ -43,9 +43,7 @@ from cardsign.publish.publication import Documents, note_publication
 )
 @issuer.root_keystore_option
 @click.option(
-    "--recovery-out",
-    type=frame.FILE,
-    help="Write the encrypted recovery key here [default: print it once, on stdout].",
+    "--recovery-out", type=frame.FILE, help="The encrypted recovery key [default: print it once]."
 )
 @issuer.alg_option
 @issuer.unlock_options
@@ -197,26 +195,15 @@ def schema() -> None:
 @frame.command(example="cardsign publish signed.json -o public")
 @click.argument("card", required=False)
 @click.option(
-    "--extended",
-    metavar="NAME=FILE",
-    multiple=True,
-    help="An extended card, signed for the audience NAME.",
+    "--extended", metavar="NAME=FILE", multiple=True, help="An extended card for audience NAME."
 )
-@click.option(
-    "--drop-others", is_flag=True, help="Stop publishing extended cards that are not named."
-)
+@click.option("--drop-others", is_flag=True, help="Drop extended cards that are not named.")
 @issuer.publication_option("-o", "--output")
-@click.option(
-    "--jwks", metavar="FILE", help="Publish the keys of this JWK Set instead of a key store's."
-)
+@click.option("--jwks", metavar="FILE", help="The JWK Set to publish, not the key store's.")
 @issuer.key_option
 @issuer.kid_option
-@click.option(
-    "--export", type=frame.DIR, help="Also write the public files for a static host or nginx."
-)
-@click.option(
-    "--watch", is_flag=True, help="Keep running, and publish whenever a source of a card changes."
-)
+@click.option("--export", type=frame.DIR, help="Also write files for a static host or nginx.")
+@click.option("--watch", is_flag=True, help="Keep running, and publish when a source changes.")
 @click.option(
     "--every",
     metavar="SECONDS",

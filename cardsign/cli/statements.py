@@ -15,7 +15,7 @@ from cardsign import errors
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
-from cardsign.errors import of_the_user
+from cardsign.errors import PassphraseFault, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer import release as releases
@@ -81,10 +81,7 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
     help="How long it is valid.",
 )
 @click.option(
-    "--add-root",
-    metavar="HOLDER=KEY",
-    multiple=True,
-    help="Add a root key: a kid of the key store, or a file with a JWK.",
+    "--add-root", metavar="HOLDER=KEY", multiple=True, help="A kid of the key store, or a JWK file."
 )
 @click.option(
     "--remove-root", metavar="HOLDER", multiple=True, help="Remove the root keys of this holder."
@@ -151,8 +148,11 @@ def sign(
     say_differences(previous, drafted)
     recovery = None if recovery_file is None else partial(issuer.unlock_recovery, recovery_file)
     if digest is None:
-        question, hint = "The digest that its author told you: ", "Give it: --digest SHA-256"
-        digest = os.fsdecode(ask(terminal_prompt(), question, name="digest", hint=hint))
+        try:
+            digest = os.fsdecode(ask(terminal_prompt(), "The digest that its author told you: "))
+        except PassphraseFault as fault:
+            message = "give the digest that the author of the draft told you: --digest SHA-256"
+            raise UsageFault("usage.conflict", message) from fault
     signed = keysets.sign_keyset(work, drafted, digest=digest, recovery=recovery)
     frame.write_output(draft, keysets.write_draft(signed))
     lines = signing_lines(signed, previous)
@@ -171,11 +171,7 @@ def sign(
 
 @keyset.command(example="cardsign keyset recover --recovery-file recovery.key")
 @draft_option
-@click.option(
-    "--digest",
-    metavar="SHA-256",
-    help="The digest of a keyset of yours; needed if the key store is lost.",
-)
+@click.option("--digest", metavar="SHA-256", help="Your keyset's digest, if the key store is lost.")
 @click.option(
     "--new-recovery-out",
     type=frame.FILE,
@@ -322,9 +318,7 @@ def release() -> None:
     multiple=True,
     help="Withdraw the card at this URL. No card there is current any more.",
 )
-@click.option(
-    "--raise-floor", is_flag=True, help="Make older cards at the URL of each --card invalid now."
-)
+@click.option("--raise-floor", is_flag=True, help="Void older cards at the URL of each --card.")
 @click.option(
     "--extended-floor",
     metavar="SEQ",

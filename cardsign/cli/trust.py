@@ -64,12 +64,8 @@ def trust_commands() -> None:
     help="Pin this keyset statement; each must follow the one before, and the newest is pinned. A "
     "release statement under it may be named as well.",
 )
-@click.option(
-    "--roots", is_flag=True, help="Pin the root set of --keyset or URL instead of the statement."
-)
-@click.option(
-    "--jwks", metavar="FILE", help="Pin these keys: a JWK Set, {KID: PEM}, or a public PEM."
-)
+@click.option("--roots", is_flag=True, help="Pin the root set instead of the statement.")
+@click.option("--jwks", metavar="FILE", help="Pin these keys: a JWK Set, {KID: PEM} or a PEM.")
 @click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there.")
 @frame.network_option
 @click.option(

@@ -67,12 +67,7 @@ if TYPE_CHECKING:
 )
 @click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
 @click.option(
-    "-j",
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1, 64),
-    default=1,
-    help="Verify cards in N processes of this machine at once.",
+    "-j", "--jobs", metavar="N", type=click.IntRange(1, 64), default=1, help="Processes to use."
 )
 @click.option(
     "--cluster",

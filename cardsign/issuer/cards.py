@@ -194,7 +194,9 @@ def expiry(text: str, now: datetime) -> int:
     except (ValueError, OverflowError) as exc:
         raise UsageFault("usage.invalid", message) from exc
     end = end if end.tzinfo else end.replace(tzinfo=UTC)
-    if not now < end <= now + MAX_LIFETIME:
+    if end <= now:
+        raise UsageFault("usage.invalid", f"expires {text!r} is past")
+    if end > now + MAX_LIFETIME:
         raise UsageFault("usage.invalid", message)
     return int(end.timestamp())
 
