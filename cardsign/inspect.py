@@ -239,7 +239,7 @@ _write_compact: Final = partial(json.dumps, sort_keys=True, separators=(",", ":"
 _write_utf8: Final = partial(_write_compact, ensure_ascii=False)
 _HTML: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 _DUMPS: Final = "Python's json.dumps"
-_AS_SERVED: Final = "Sign what rfc8785.dumps(card) returns of the card as it is served."
+_NOT_DUMPS: Final = "Sign what rfc8785.dumps(card) returns, not what json.dumps does."
 
 
 def _spell_in_python(field: Field) -> str:
@@ -247,16 +247,29 @@ def _spell_in_python(field: Field) -> str:
 
 
 #: In the order in which they are tried; of two that write the same bytes the first is named.
-SPELLINGS: Final[tuple[tuple[str, Callable[[dict[str, Json]], str]], ...]] = (
-    ("members sorted by code points", _write_utf8),
-    (_DUMPS, _write_compact),
-    (_DUMPS, partial(json.dumps, sort_keys=True)),
-    (_DUMPS, partial(json.dumps, separators=(",", ":"))),
-    (_DUMPS, json.dumps),
-    ("Go's encoding/json", lambda members: _write_utf8(members).translate(_HTML)),
-    ("a trailing newline", lambda members: jcs(members).decode() + "\n"),
+SPELLINGS: Final[tuple[tuple[str, str, Callable[[dict[str, Json]], str]], ...]] = (
+    (
+        "members sorted by code points",
+        "Sort member names by their UTF-16 code units, as RFC 8785 says.",
+        _write_utf8,
+    ),
+    (_DUMPS, _NOT_DUMPS, _write_compact),
+    (_DUMPS, _NOT_DUMPS, partial(json.dumps, sort_keys=True)),
+    (_DUMPS, _NOT_DUMPS, partial(json.dumps, separators=(",", ":"))),
+    (_DUMPS, _NOT_DUMPS, json.dumps),
+    (
+        "Go's encoding/json",
+        "Sign the RFC 8785 form: json.Marshal escapes <, > and &, and sorts by code points.",
+        lambda members: _write_utf8(members).translate(_HTML),
+    ),
+    (
+        "a trailing newline",
+        "Sign the bytes without the newline behind them.",
+        lambda members: jcs(members).decode() + "\n",
+    ),
     (
         "crewAI's snake_case members",
+        "Sign the card as it is served, with its camelCase members: cardsign sign CARD.",
         lambda members: _write_compact(respelled(members, CARD_0_3, spell=_spell_in_python)),
     ),
 )
@@ -336,16 +349,16 @@ def _inspect_signatures(
         yield InspectedSignature(replace(report, reasons=rated), header, fitted)
 
 
-def _spell_otherwise(payloads: Payloads) -> list[tuple[str, bytes]]:
-    """Return the card as common signers write it by mistake: the name and the bytes of each."""
-    return [(name, write(payloads.members).encode()) for name, write in SPELLINGS]
+def _spell_otherwise(payloads: Payloads) -> list[tuple[str, str, bytes]]:
+    """Return the card as common signers write it by mistake: name, advice and bytes of each."""
+    return [(name, fix, write(payloads.members).encode()) for name, fix, write in SPELLINGS]
 
 
 def _explain_misfit(
     entry: dict[str, Json],
     header: Mapping[str, Json],
     jwks: JwkSet,
-    spellings: Sequence[tuple[str, bytes]],
+    spellings: Sequence[tuple[str, str, bytes]],
     payload: bytes,
 ) -> Finding | None:
     """Say what a signature was made over, or by which key, that fits no payload by its own key."""
@@ -358,11 +371,11 @@ def _explain_misfit(
     except SignatureRefused as refusal:  # by its length it could not fit anything
         return refusal.finding
     others = [other for other in jwks.keys if other.alg == key.alg and other is not key]
-    for name, data in spellings:
+    for name, fix, data in spellings:
         with suppress(SignatureRefused):
             key.check(str(entry["protected"]), data, signature)
             text = f"the signature fits this card as written with {name}"
-            return Finding("sig.bad", text, fix=_AS_SERVED)
+            return Finding("sig.bad", text, fix=fix)
     for other in others[:8]:  # of a set of hundreds
         with suppress(SignatureRefused):
             other.check(str(entry["protected"]), payload, signature)

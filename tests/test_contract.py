@@ -89,6 +89,7 @@ DEAR: list[tuple[Any, Any]] = [
     (_text("\\\\*\\\\*\\\\*\\\\*b"), {"x": "\\" * 4000}),
     (_REFERENCES, {}),
     ({"anyOf": [False] * 2000}, {"x": "a" * 4000}),
+    ({"anyOf": [{"allOf": [False] * 2000}]}, {"x": "a" * 40_000}),
     ({"type": "array", "uniqueItems": True}, [{"n": i} if i % 2 else i for i in range(5000)]),
 ]
 

@@ -296,6 +296,19 @@ def current_interfaces(document: Mapping[str, Json]) -> tuple[Interface, ...]:
     return current or tuple(sorted(interfaces, key=lambda interface: interface.member != "url"))
 
 
+def list_origins(document: Mapping[str, Json]) -> list[str]:
+    """Return the origins of every interface, in any spelling, each once.
+
+    Raises:
+        CardRefused: ``card.interface_url``.
+    """
+    urls = (
+        interface_url(str(interface.url), str(interface.binding))
+        for interface in interfaces_of(document, any_spelling=True)
+    )
+    return list(dict.fromkeys(str(url.origin) for url in urls))
+
+
 def _by_name(value: Mapping[str, Json], any_spelling: bool) -> Mapping[str, Json]:
     """Return the members by the schema's names."""
     if not any_spelling or _NAMES.issuperset(value):

@@ -43,7 +43,14 @@ _MAX_MEMBERS: Final = 1000
     example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json"
 )
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
-@frame.output_option(metavar="CARD", default=None, required=True, help="The card; '-' for stdout.")
+@click.option(  # click 8.5 takes a default of None for a value, so this is no `output_option`
+    "-o",
+    "--output",
+    metavar="CARD",
+    required=True,
+    callback=lambda _context, _option, output: frame.refuse_two_documents(output),
+    help="The card; '-' for stdout.",
+)
 @click.option(
     "--a2a",
     type=click.Choice(("0.2", "0.3", "1.0", "both")),

@@ -292,12 +292,15 @@ def verify_peers(
         issuer, url = task
         return issuer, attempt(Batch(by_policy, Subject(issuer=issuer.name)), url, None)
 
-    with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
-        checked = [*pool.map(check, tasks)]
-    statuses = _show_each(
-        _printed(outcome, _peer_lines(issuer, outcome), as_json=is_json())
-        for issuer, outcome in checked
-    )
+    checked: list[tuple[TrustedIssuer, Outcome]] = []
+
+    def results() -> Iterator[View]:  # each as soon as those before it are there
+        with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
+            for issuer, outcome in pool.map(check, tasks):
+                checked.append((issuer, outcome))
+                yield _printed(outcome, _peer_lines(issuer, outcome), as_json=is_json())
+
+    statuses = _show_each(results())
     if update:
         for name in by_policy.raise_lock():
             say(f"{policy.lock} has newer statements of {name} now; commit it")

@@ -15,11 +15,12 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 import httpx
 
-from cardsign.errors import CallFailed, CardsignError, FetchFailed
+from cardsign.errors import CallFailed, CardsignError, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, check_verifier, sdk_card
 from cardsign.net import endpoints
 from cardsign.net.connection import in_thread
@@ -28,14 +29,15 @@ from cardsign.net.fetch import USER_AGENT, OtherStatus, check_json_type
 from cardsign.net.guarded import GuardedTransport, GuardRefused, as_httpx
 from cardsign.times import second
 from cardsign.urls import card_url
-from cardsign.verify.report import VerificationError
+from cardsign.verify.report import VerificationError, VerifiedCard
 from cardsign.verify.verifier import Verifier
 
 # isort: split
 # Last: where there is no SDK, the import of `a2a_sdk` above has said what to install.
 from a2a import types
-from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client import Client, ClientCallInterceptor, ClientConfig, ClientFactory
 from a2a.client.errors import AgentCardResolutionError
+from a2a.client.interceptors import AfterArgs, BeforeArgs
 from a2a.helpers import get_artifact_text, get_message_text, new_text_message
 from a2a.utils import errors
 
@@ -100,9 +102,9 @@ async def trusted_client(
                 ...
 
     The client calls one endpoint of the verified card and nothing else. It stops with
-    ``call.verdict_over`` when the verdict's time is over: make a new one then. Its
-    ``get_extended_agent_card`` returns the public card and asks for no other, which the SDK would
-    take unverified; see :meth:`cardsign.Verifier.discover_extended`.
+    ``call.verdict_over`` when the verdict's time is over: make a new one then. It does not fetch
+    the extended card, which the SDK would take unverified; see
+    :meth:`cardsign.Verifier.discover_extended`.
 
     Args:
         verifier: What verifies the card; one for all peers of a process.
@@ -127,14 +129,8 @@ async def trusted_client(
     subject = verifier.subject_of({"issuer": issuer})
     peer = Peer.of(verifier, card_url(url), card.report.card or {}, subject)
     call = await in_thread(lambda: open_call(peer, credential, seconds=STREAM_SECONDS))
-
-    async def check_verdict(request: httpx.Request) -> None:
-        until = card.valid_until
-        if until is not None and until <= verifier.clock():
-            message = f"the verdict on this agent's card expired at {second(until)}"
-            raise CallFailed("call.verdict_over", message)
-
-    async with call.client(check_verdict) as client:
+    guard = _Guard(card, verifier.clock)
+    async with call.client(guard) as client:
         yield client
 
 
@@ -226,12 +222,11 @@ class Call:
 
     @asynccontextmanager
     async def client(
-        self, *checks: Callable[[httpx.Request], Awaitable[None]], streaming: bool = True
+        self, *interceptors: ClientCallInterceptor, streaming: bool = True
     ) -> AsyncIterator[Client]:
         """Return the SDK's client for the card with this one interface: it has no other choice.
 
-        It reaches this endpoint alone, with the credential, once the checks let a request pass.
-        Its card declares no extended card, which the SDK would fetch and take unverified.
+        It reaches this endpoint alone, with the credential.
 
         Raises:
             AgentCardResolutionError: The SDK cannot read the card.
@@ -244,13 +239,11 @@ class Call:
             protocol_version=endpoint.version,
             tenant=endpoint.tenant,
         )
-        card.capabilities.extended_agent_card = False
         async with httpx.AsyncClient(
             transport=_AtEndpoint(self),
             # Beside the transport's limit for all of it.
             timeout=httpx.Timeout(IDLE_SECONDS if streaming else None, connect=CONNECT_SECONDS),
             headers={"User-Agent": USER_AGENT},
-            event_hooks={"request": [*checks]},
             trust_env=False,
             follow_redirects=False,
         ) as http:
@@ -258,7 +251,7 @@ class Call:
             config = ClientConfig(
                 streaming, httpx_client=http, supported_protocol_bindings=bindings
             )
-            yield ClientFactory(config).create(card)
+            yield ClientFactory(config).create(card, list(interceptors))
 
 
 def open_call(peer: Peer, credential: Credential | str | None, *, seconds: float) -> Call:
@@ -285,6 +278,37 @@ def open_call(peer: Peer, credential: Credential | str | None, *, seconds: float
         message = f"{url} lies outside the origins of {peer.issuer.name}; nothing was sent"
         raise CallFailed("call.no_interface", message)
     return Call(peer, endpoint, None, seconds)
+
+
+class _Guard(ClientCallInterceptor):  # type: ignore[misc]
+    """Stops calls that the verdict on the card does not carry."""
+
+    def __init__(self, card: VerifiedCard, now: Callable[[], datetime]) -> None:
+        self._card = card
+        self._now = now
+
+    async def before(self, args: BeforeArgs) -> None:
+        """Refuse a call before it is made.
+
+        Raises:
+            CallFailed: ``call.verdict_over``.
+            UsageFault: ``usage.invalid``: the extended card is asked for.
+        """
+        if args.method == "get_extended_agent_card":
+            raise UsageFault(
+                "usage.invalid",
+                "this client does not fetch extended cards: the SDK would take one unverified",
+                hint="Use cardsign fetch --extended, or Verifier.discover_extended.",
+            )
+        until = self._card.valid_until
+        if until is not None and until <= self._now():
+            raise CallFailed(
+                "call.verdict_over",
+                f"the verdict on this agent's card expired at {second(until)}",
+            )
+
+    async def after(self, args: AfterArgs) -> None:
+        """Nothing: the transport below has read the answer."""
 
 
 class _AtEndpoint(GuardedTransport):

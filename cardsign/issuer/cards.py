@@ -14,7 +14,7 @@ from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.card import extensions
 from cardsign.card.convert import convert_card
-from cardsign.card.document import Card, check_interfaces, render, unsigned
+from cardsign.card.document import Card, list_origins, render, unsigned
 from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, elements_of, members_of, objects_in
@@ -32,7 +32,7 @@ from cardsign.publish.generation import CARD_FILE, Generation, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import read_span, utc
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, parse_origin
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
 MAX_LIFETIME: Final = timedelta(days=400)
@@ -64,19 +64,17 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
         BuildRefused: As :func:`cardsign.build.assemble.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.work.card_signers`.
-        InputRefused: As :func:`cardsign.sign.sign_document`.
-        UsageFault: ``card.origin_mismatch``: the newest keyset statement allows an interface
-            nowhere; ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
+        InputRefused: As :func:`cardsign.sign.sign_document`;
+            ``card.origin_mismatch``: the keyset statement does not allow an interface.
+        UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is not a card.
     """
-    signed, keyset = [], work.keyset
+    signed = []
     for card in work.config.cards:
         earlier = read_signed(card)
         source = read_source(card, work.config.build)
+        _check_origins(work, card, source)
         with of_the_user(str(card.source)):
-            if keyset is not None:
-                origins = tuple(map(parse_origin, keyset.origins))
-                check_interfaces(Card.from_bytes(source).document, None, origins)
             marker = _marker(work, card, source, earlier)
             options = SigningOptions(
                 own_kids=work.store.state.ever_held_kids(), extended=marker, file=str(card.source)
@@ -85,6 +83,20 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
             signing = sign_with_notes(document, signers, options)
         signed.append((card, signing))
     return signed
+
+
+def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
+    """Refuse a card with an interface where the newest keyset statement allows none."""
+    keyset, path = work.keyset, str(card.source)
+    with of_the_user(path):
+        origins = list_origins(Card.from_bytes(source).document) if keyset else []
+    for origin in origins:
+        if keyset and origin not in keyset.origins:
+            allowed = ", ".join(keyset.origins)
+            message = f"it has an interface at {origin}, and keyset {keyset.label} allows {allowed}"
+            options = " ".join(f"--origin {name}" for name in (*keyset.origins, origin))
+            hint = f"Correct it, or let the roots allow it: cardsign keyset draft {options}"
+            raise errors.CardRefused("card.origin_mismatch", message, path=path, hint=hint)
 
 
 def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
@@ -389,7 +401,7 @@ def _make_repair_gap(work: Work, fault: errors.CardsignError) -> Gap:
     place = str(fault.finding.place) or "cardsign.toml"
     message = f"repair {place}: {fault.message}; until then what is published stays"
     if fault.code == "card.origin_mismatch":
-        message += ". Correct it, or the origins: cardsign keyset draft --origin OLD --origin NEW"
+        message += f". {fault.finding.fix}"
     return Gap(f"{message}. Then: {work.again}")
 
 

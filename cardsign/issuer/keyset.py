@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from cardsign import errors
+from cardsign.card.document import Card, list_origins
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, jcs
 from cardsign.errors import FileFault, FileMissing, SigningRefused, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
@@ -53,6 +55,8 @@ KEY_LIFETIME: Final = timedelta(days=400)
 _LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
 #: Who holds a key whose record names nobody, and the first keys.
 _OWNER: Final = "owner"
+#: Who holds an online key whose record names nobody.
+DEFAULT_HOLDER: Final = "publisher"
 _PUBLICATION: Final = "public"
 #: Whose passphrase each key of a new issuer has; without one of its own the recovery key has that
 #: of the card key.
@@ -85,6 +89,8 @@ def differences(old: KeysetStatement | None, new: KeysetStatement) -> Iterator[s
     later = [*_sentences(new)]
     yield from (f"- {line}" for line in earlier if line not in later)
     yield from (f"+ {line}" for line in later if line not in earlier)
+    if new.recovery is None:
+        yield "= recovery: none; a stolen root key cannot be replaced"
     yield f"~ valid from {day(new.iat)} until {day(new.exp)}"
 
 
@@ -230,7 +236,7 @@ def _listed(
     if entry is not None:
         start = entry.nbf
         end = entry.exp if entry.exp >= until.timestamp() else end
-    holder = record.holder or (entry.holder if entry else _OWNER)
+    holder = record.holder or (entry.holder if entry else DEFAULT_HOLDER)
     roles = tuple(role for role in ROTATING if role == record.role)
     return IssuerKey(record.public, roles, holder, start, end)
 
@@ -754,7 +760,8 @@ class IssuerPlan:
         Raises:
             FileFault: ``file.exists``: the folder is set up already, or there is a key store.
             UsageFault: ``usage.conflict``: no issuer is named;
-                ``usage.invalid``: no https origin, nor http on this machine.
+                ``usage.invalid``: no https origin, nor http on this machine;
+                ``card.origin_mismatch``: the card that is here has no interface there.
         """
         extends = is_taken(self.keystore) and _has_cards_alone(self.keystore)
         if self.has_settings and not extends:
@@ -767,6 +774,13 @@ class IssuerPlan:
             origin = str(parse_origin(self.origin))
         if not origin.startswith(("https://", *_LOOPBACK)):
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
+        if self.card is not None and (file := self.folder / self.card).is_file():
+            with of_the_user(self.card):
+                card = Card.from_bytes(read_bytes(file, max_bytes=MAX_CARD_BYTES))
+                origins = list_origins(card.document)
+            if origins and origin not in origins:
+                message = f"{self.card} has an interface at {origins[0]}, and --issuer is {origin}"
+                raise UsageFault("card.origin_mismatch", message, hint="Correct one of them.")
         for place in {self.keystore, self.root_place}:
             if is_taken(place) and not (extends and place == self.keystore):
                 message = f"{place} holds a key store with keys of an issuer"

@@ -162,6 +162,8 @@ def publish_cards(
             hint = "Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
             hint += "named: --drop-others."
             raise PublishRefused("publish.extended", f"{message}now", hint=hint)
+    if newest is not None and any(card.legacy for card in config.cards):
+        documents = replace(documents, legacy_card=documents.legacy_card or newest.legacy_card)
     if store is not None:
         documents = replace(
             documents,

@@ -379,6 +379,8 @@ def _explain(gap: Gap, fault: CardsignError | None) -> str:
         roles = (role for role in ledger.ROLES if gap.who == key_holder(role))
         variable = ledger.passphrase_variable("root" if gap.awaits_roots else next(roles, "card"))
         message += "" if variable in message else f"; set {variable}"
+        if fault.code == "passphrase.wrong":
+            message += " to the passphrase that this key has now"
     return message
 
 

@@ -398,6 +398,8 @@ class _Steps:
                 for error in apply(validator, value, instance, schema) or ():
                     # It quotes what does not fit as a whole; those of all alternatives are kept.
                     self.left -= len(error.message) // 256
+                    if self.left < 0:
+                        raise TimeoutError("too many steps")
                     yield error
             finally:
                 self.depth -= 1

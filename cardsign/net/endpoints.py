@@ -219,6 +219,8 @@ class Credential:
         scheme, _, place = self.uri.partition(":")
         problem = f"it is not one line of 1 to {MAX_SECRET_CHARS} printable ASCII characters"
         text = os.environ.get(place, "") if scheme == "env" else ""
+        if scheme == "env" and place not in os.environ:
+            problem = "the environment variable that it names is not set"
         try:
             if scheme == "file":
                 data = read_secret(Path(place), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end

@@ -98,7 +98,8 @@ class Floor:
             numbers, digests = {number for number, _ in pairs}, {digest for _, digest in pairs}
             if len(numbers) < len(digests):
                 number, both = ".".join(map(str, pairs[0][0])), f"{pairs[0][1]} here and "
-                hint = "Ask the issuer which is theirs. A thief of their roots signed the other."
+                hint = "Ask the issuer which is theirs: a thief of their roots signed the other. "
+                hint += f"If the name was another issuer's: cardsign trust forget {name} --yes"
                 message = f"{kind} {number} of {name!r} is {both}{pairs[1][1]} there"
                 raise UsageFault("statement.fork", message, hint=hint)
         keyset = max(keysets, key=lambda pin: pin.number, default=None)

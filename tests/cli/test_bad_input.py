@@ -126,7 +126,7 @@ def test_a_question_is_escaped(
     """What is asked about may be a stranger's word."""
     for stream in ("stdin", "stderr"):
         monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("click.confirm", lambda text, err, abort: click.echo(text, err=err))
+    monkeypatch.setattr("click.confirm", lambda text, err: click.echo(text, err=err) or True)
     confirm(False, "\x1b[2J\n::error::the key tides")
     asked = "cardsign: \\u{1b}[2J\\u{a}::error::the key tides. Go on?\n"
     assert capsys.readouterr().err == asked

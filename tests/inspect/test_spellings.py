@@ -82,7 +82,7 @@ def test_a_known_spelling_is_named(
     (reason,) = signature.report.reasons
     assert (reason.code, reason.path) == ("sig.bad", "/signatures/0")
     assert reason.message.endswith(f"as written with {name}")
-    assert reason.hint.startswith("Sign what rfc8785.dumps(card) returns")
+    assert (name, reason.hint) in {spelling[:2] for spelling in SPELLINGS}
 
 
 @pytest.mark.parametrize(("card", "text", "_name"), SPELT.values(), ids=SPELT)
@@ -98,7 +98,7 @@ def test_a_card_that_was_changed_since_fits_none(
 
 def test_every_spelling_has_a_case() -> None:
     """One that is added needs a signature made that way."""
-    assert {name for _, _, name in SPELT.values()} == {name for name, _ in SPELLINGS}
+    assert {name for _, _, name in SPELT.values()} == {name for name, _, _ in SPELLINGS}
 
 
 @pytest.mark.parametrize("name", ["crewAI", "json.dumps, sorted and compact"])
