@@ -159,6 +159,7 @@ def sign(
     notes = [f"signed by {line}" for line in lines]
     if previous is None and signed.number > (1, 1):
         notes.append("  this key store keeps no earlier keyset, whose roots sign too: send it back")
+        notes.append(f"  once all have signed, keep it: {work.command(f'keyset publish {draft}')}")
     elif not any(signing.missing for signing in keysets.quorum_signatures(signed, previous)):
         elsewhere = ""
         if not any(key.rotates for key in work.store.state.keys):
