@@ -133,6 +133,7 @@ def _custody_lines(plan: IssuerPlan, passphrases: RolePassphrases) -> Iterator[s
     yield "  print it, or keep it apart from the other keys: you need it if they are stolen"
     if "recovery" not in passphrases:
         yield "  it has the passphrase of the card key, as no other was given; keep it well apart"
+        yield f"  {issuer.RECOVERY_VARIABLE} gives it one that a thief of the keys lacks"
 
 
 def _database_lines(place: StorePlace) -> Iterator[str]:

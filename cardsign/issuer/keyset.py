@@ -53,7 +53,7 @@ KEY_LIFETIME: Final = timedelta(days=400)
 
 #: Origins of a trial on one machine, which has no certificate.
 _LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
-#: Who holds a key whose record names nobody, and the first keys.
+#: Who holds the first keys, and a root key whose record names nobody.
 _OWNER: Final = "owner"
 #: Who holds an online key whose record names nobody.
 DEFAULT_HOLDER: Final = "publisher"

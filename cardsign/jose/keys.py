@@ -371,7 +371,8 @@ def _load(
     example = "PrivateKey.from_pem(Path('key.pem').read_bytes(), password=b'...')"
     check_type(data, bytes, "give the private key's bytes", example)
     check_type(password, bytes | None, "give the password's bytes", example)
-    is_encrypted = b"ENCRYPTED" in data  # what is not takes no password
+    # What is not encrypted takes no password; the words are of PKCS #8 and of older PEM.
+    is_encrypted = b"BEGIN ENCRYPTED" in data or b"4,ENCRYPTED" in data
     try:
         return loader(data, (password or None) if is_encrypted else None)
     except TypeError as exc:  # its way of saying that a password is missing

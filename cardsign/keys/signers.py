@@ -428,7 +428,7 @@ class TokenKey(RemoteKey):
     def _pin(self, library: Any, token: Any) -> Any:
         if token.flags & library.TokenFlag.PROTECTED_AUTHENTICATION_PATH:
             return library.PROTECTED_AUTH  # typed on the device itself
-        # One that is no UTF-8 is none of this token, which says so.
+        # A PIN that is not UTF-8 is a wrong one, and the token says so.
         return self.access.secrets("pin", f"token {token.label!r}").decode(errors="replace")
 
 
@@ -679,7 +679,7 @@ class VaultKey(RemoteKey):
                 **place,
             )
             encoded = str(answer["data"]["signature"]).rpartition(":")[2]  # vault:v1:...
-            # Of two alphabets: the JWS form is base64url. What it is not, does not verify.
+            # The JWS form is base64url. Anything else fails to verify afterwards.
             return base64.urlsafe_b64decode(f"{encoded}==")
 
     @contextmanager
