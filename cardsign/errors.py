@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import copyreg
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import UnionType
 from typing import Any, Final, TypeVar
@@ -57,10 +57,12 @@ class CardsignError(Exception):
 
     Attributes:
         finding: Its code, message, place and fix, as reports have them.
+        others: What else is wrong, such as further mistakes in a settings file.
         exit_status: What a command that ends with this error exits with.
     """
 
     exit_status: int = EXIT_LOCAL_FAULT
+    others: Sequence[Finding] = ()
 
     def __init__(
         self,

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from cardsign.errors import UsageFault
+from cardsign.errors import UsageFault, closest
 from cardsign.files import CONFIG_FILE
-from cardsign.findings import Place
+from cardsign.findings import MAX_OF_CODE, Place
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -129,14 +129,17 @@ def read_settings(
     try:
         return form.model_validate(read_toml(untrusted_bytes), context=context)
     except ValidationError as refused:
-        errors = refused.errors(include_url=False)
-        error = min(errors, key=lambda error: error["type"] not in _UNKNOWN)
-        line = line_of(find_lines(untrusted_bytes.decode()), error["loc"])
-        cause = getattr(error.get("ctx", {}).get("error"), "__cause__", None)
-        if isinstance(cause, UsageFault):  # which a validator raised, with a code of its own
-            cause.finding = replace(cause.finding, place=Place(str(path), line))
-            raise cause from refused
-        raise bad_settings(path, explain_error(error), line, code) from refused
+        lines = find_lines(untrusted_bytes.decode())
+        faults: list[UsageFault] = []
+        for error in _list_errors(refused, lines):
+            line = line_of(lines, error["loc"])
+            fault = getattr(error.get("ctx", {}).get("error"), "__cause__", None)
+            if not isinstance(fault, UsageFault):  # else a validator's, with a code of its own
+                fault = bad_settings(path, explain_error(error, form), line, code)
+            fault.finding = replace(fault.finding, place=Place(str(path), line))
+            faults.append(fault)
+        faults[0].others = tuple(fault.finding for fault in faults[1:])
+        raise faults[0] from refused
     except ValueError as exc:
         problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
@@ -148,22 +151,40 @@ MAX_SHOWN: Final = 80  # characters of a wrong value
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def explain_error(error: Any) -> str:
+def _list_errors(refused: ValidationError, lines: Mapping[Location, int]) -> list[Any]:
+    """Return what is wrong: unknown members first, since one that is misspelt is also missing."""
+    errors = refused.errors(include_url=False)
+    errors.sort(key=lambda error: (error["type"] not in _UNKNOWN, line_of(lines, error["loc"])))
+    # A newer file may hold anything.
+    return [error for error in errors if _is_newer(error)] or errors[:MAX_OF_CODE]
+
+
+def _is_newer(error: Any) -> bool:
+    return (error["loc"], error["type"]) == (("format",), "less_than_equal")
+
+
+def explain_error(error: Any, form: type[BaseModel]) -> str:
     """Return in words what pydantic finds wrong in a table."""
     name = ".".join(map(str, error["loc"]))
     if error["type"] in _UNKNOWN:
-        return f"unknown member {name!r}"
+        schema: dict[str, Any] = form.model_json_schema()
+        table = schema
+        for part in error["loc"][:-1]:
+            reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
+            table = schema["$defs"][reference[1]] if reference else table
+        return f"unknown member {name!r}{closest(error['loc'][-1], table['properties'])}"
     if error["type"] == "missing":
         return f"{name!r} is missing"
     if error["type"] == "value_error":
         return f"{name!r} {error['ctx']['error']}"
     value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:MAX_SHOWN]
-    if error["loc"] == ("format",) and error["type"] == "less_than_equal":
+    if _is_newer(error):
         return f"format = {value}: it is newer than this cardsign, which reads 1; update cardsign"
     # In place of Python's words for a path, a list, and a table.
     message = re.sub("tuple|frozenset", "list", error["msg"].partition(" for <class")[0])
     message = re.sub(r"dictionary or (?:an )?instance of \w+|dictionary", "table", message)
-    return f"{name} = {value}: {message[:1].lower()}{message[1:]}"
+    quotes = ", without quotes" if error["type"] == "date_type" else ""
+    return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}"
 
 
 def bad_settings(

@@ -280,8 +280,11 @@ def say_notes(notes: Iterable[Finding]) -> None:
 
 
 def print_error(error: CardsignError) -> None:
-    """Print an error: code, what and where, then what to do."""
-    say_finding(error.finding, asked=True, with_hint=True)
+    """Print an error: code, what and where, then what to do, once for those with the same fix."""
+    findings = (error.finding, *error.others)
+    for index, finding in enumerate(findings, 1):
+        with_hint = finding.hint not in [later.hint for later in findings[index:]]
+        say_finding(finding, asked=True, with_hint=with_hint)
 
 
 def say_finding(
