@@ -219,14 +219,18 @@ class CardDiff:
     def _conclusion(self) -> str:
         if self.must_be_same:
             return "something differs" if self.changes else "nothing differs"
-        least = self.least_version
-        missing = "no semantic version, so nothing can be said of it"
+        versions = self.old_version, self.new_version
+        needed = f"{self.least_version} or higher is needed"
         conclusion = {
             "enough": "enough",
             "unclear": "enough, unless an undecided change breaks a caller",
-            "too-low": f"too low; {least} or higher is needed" if least else missing,
+            "too-low": f"too low; {needed}",
         }[self.version_verdict]
-        old, new = (cut(str(version)) for version in (self.old_version, self.new_version))
+        if _semver(self.new_version) is None:
+            conclusion = f"the new one is not a semantic version; {needed}"
+        if _semver(self.old_version) is None:
+            conclusion = "the old one is not a semantic version, so what is needed cannot be told"
+        old, new = ("(none)" if version is None else cut(str(version)) for version in versions)
         return f"version {old} to {new}: {conclusion}"
 
 
