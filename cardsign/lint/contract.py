@@ -36,8 +36,15 @@ _VAGUE: Final = re.compile(
     re.IGNORECASE,
 )
 # Keywords that give a value a type.
-_KINDS: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if", "not")
+_TYPING: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if", "not")
 _ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
+#: What a schema of any object may say.
+_SILENT: Final = frozenset(
+    {"type", "description", "title", "$schema", "default", "examples", "properties"}
+)
+_STYLE: Final = re.compile(
+    r"(?P<snake_case>[a-z0-9]+(?:_[a-z0-9]+)+)|(?P<camelCase>[a-z0-9]+(?:[A-Z][a-z0-9]*)+)"
+)
 
 
 # Required members, and skills.
@@ -48,16 +55,16 @@ def required(subject: LintedCard) -> Iterator[Breach]:
 
     The settings may ask for more of them; security schemes stand for `authentication`.
     """
+    document = subject.document
     for name in ("name", "version", "skills"):
-        if not subject.document.get(name):
+        if not document.get(name):
             yield "contract.required", (), f"{name!r} is missing"
-    version = str(subject.document.get("version") or "0.0.0")[:100]
+    version = str(document.get("version") or "0.0.0")[:100]
     if not Version.is_valid(version):
-        message = f"{version[:40]!r} is not a semantic version"
-        yield "contract.required", ("version",), message
+        yield "contract.required", ("version",), f"{version[:40]!r} is not a semantic version"
     for name in _STRICT if subject.settings.strict else ():
-        schemes = name == "authentication" and subject.document.get("securitySchemes")
-        if not schemes and contract_member(subject.document, name)[1] in (None, "", {}, []):
+        has_schemes = name == "authentication" and document.get("securitySchemes")
+        if not has_schemes and contract_member(document, name)[1] in (None, "", {}, []):
             yield "contract.strict", (), f"{name!r} is missing"
 
 
@@ -71,124 +78,102 @@ def skills(subject: LintedCard) -> Iterator[Breach]:
     prefixes = subject.settings.prefixes
     for tokens, skill in subject.skills:
         name = skill.get("skill_id") or skill.get("id") or ""
-        there = {member: skill.get(member) for member in ("name", "description")}
+        there = {"skill_id": name, **{key: skill.get(key) for key in ("name", "description")}}
         there |= {kind: (str(name), kind) in schemas for kind in SCHEMA_MEMBERS}
-        for member, value in {"skill_id": name, **there}.items():
-            if not value:
-                yield "contract.skill", tokens, f"{member!r} is missing"
+        for member in (member for member, value in there.items() if not value):
+            yield "contract.skill", tokens, f"{member!r} is missing"
         match = _SKILL_ID.fullmatch(str(name))
+        if match is None and isinstance(name, str) and name:
+            yield "contract.skill-id", tokens, f"{name[:60]!r} is not department.verb_noun"
         if match and prefixes and match["prefix"] not in prefixes:
             message = f"{match['prefix'][:40]!r} is none of {', '.join(prefixes)}"
             yield "contract.skill-id", tokens, message
-        elif not match and isinstance(name, str) and name:
-            yield "contract.skill-id", tokens, f"{name[:60]!r} is not department.verb_noun"
         if match and match["verb"] not in _VERBS:
             yield "contract.verb", tokens, f"the verb is {match['verb'][:40]!r}"
+        yield from _check_words(tokens, skill)
     count = len(subject.skills)
     if count and not 2 <= count <= 5:
         yield "contract.skill-count", ("skills",), f"{count} skill{'s' * (count > 1)}"
 
 
-# Schemas.
+# Schemas, and the fields in them.
+
+
+def schemas(subject: LintedCard) -> Iterator[Breach]:
+    """Yield schemas that the meta-schema refuses or that take anything, fields at every depth that
+    have no type or take anything, what lacks a description or has one without content, and that
+    field names mix snake_case and camelCase.
+
+    Patterns come from a stranger and are never compiled.
+    """
+    names: list[str] = []
+    for _, kind, where, schema in skill_schemas(subject.document):
+        if not isinstance(schema, dict):
+            yield "contract.schema", where, "expected an object"
+            continue
+        if "$comment" not in schema and _says_nothing(schema):
+            yield "contract.empty-schema", where, "it takes anything"
+        draft = str(schema.get("$schema"))
+        fault = find_fault(schema, lists_items="/draft-07/" in draft or "/2019-09/" in draft)
+        if re.search(r"/draft-0[1-6]/", draft):
+            yield "contract.schema", where, "it is of a draft before 7"
+        elif fault is not None:
+            yield "contract.schema", (*where, *fault[0]), fault[1]
+        if members_of(schema.get("properties")) and "required" not in schema:
+            yield "contract.undescribed", where, "has no `required`"
+        for at, inner, is_field in _places(where, schema):
+            yield from _check_words(at, inner)
+            if is_field and "$comment" not in inner:
+                yield from _check_field(at, inner)
+            is_own = kind == "input_schema" and at[:-1] == (*where, "properties")
+            if is_own and not {"description", "enum", "$ref"} & inner.keys():
+                yield "contract.undescribed", at, "has no description"
+            names += members_of(inner.get("properties"))
+    styles: dict[str | None, str] = {}
+    for name in names:
+        if match := _STYLE.fullmatch(name):
+            styles.setdefault(match.lastgroup, name)
+    if len(styles) > 1:
+        shown = " and ".join(f"{name[:40]!r} ({style})" for style, name in styles.items())
+        yield "contract.names", ("skills",), shown
 
 
 def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
     """Yield a schema and those in it, each with its place, and whether it is a field's."""
     pending: list[tuple[Tokens, Json, bool]] = [(tokens, schema, False)]
-    for at, schema_at, is_field in pending:  # which grows as it is read
-        if not isinstance(schema_at, dict):
+    for at, inner, is_field in pending:  # which grows as it is read
+        if not isinstance(inner, dict):
             continue
-        yield at, schema_at, is_field
-        for name, child in members_of(schema_at.get("properties")).items():
+        yield at, inner, is_field
+        for name, child in members_of(inner.get("properties")).items():
             pending.append(((*at, "properties", name), child, True))
-        if isinstance(schema_at.get("items"), dict):
-            pending.append(((*at, "items"), schema_at["items"], True))
+        pending.append(((*at, "items"), inner.get("items"), True))
         for member in ("anyOf", "oneOf", "allOf"):
-            for index, child in enumerate(elements_of(schema_at.get(member))):
+            for index, child in enumerate(elements_of(inner.get(member))):
                 pending.append(((*at, member, str(index)), child, False))
 
 
-def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
-    for _, _, tokens, schema in skill_schemas(subject.document):
-        yield from _places(tokens, schema)
+def _check_field(at: Tokens, field: Mapping[str, Json]) -> Iterator[Breach]:
+    types = field.get("type")
+    if isinstance(types, list) and {*map(str, types), "null"} >= _ALL_TYPES:
+        yield "contract.open-object", at, "it is of any type"
+    elif types == "object" and _says_nothing(field):
+        yield "contract.open-object", at, "an object without properties"
+    if field.keys().isdisjoint(_TYPING):
+        yield "contract.field-type", at, "has no type"
 
 
-def schemas(subject: LintedCard) -> Iterator[Breach]:
-    """Yield schemas that the meta-schema refuses, or that take anything.
-
-    Patterns come from a stranger and are never compiled.
-    """
-    for _, _, where, value in skill_schemas(subject.document):
-        if not isinstance(value, dict):
-            yield "contract.schema", where, "expected an object"
-            continue
-        if "$comment" not in value and _says_nothing(value):
-            yield "contract.empty-schema", where, "it takes anything"
-        draft = str(value.get("$schema"))
-        fault = find_fault(value, lists_items="/draft-07/" in draft or "/2019-09/" in draft)
-        if re.search(r"/draft-0[1-6]/", draft):
-            yield "contract.schema", where, "it is of a draft before 7"
-        elif fault is not None:
-            yield "contract.schema", (*where, *fault[0]), fault[1]
+def _says_nothing(schema: Mapping[str, Json]) -> bool:
+    """Return whether a schema is of any object: what else it says is for people."""
+    is_object = schema.get("type", "object") == "object" and not schema.get("properties")
+    return is_object and schema.keys() <= _SILENT
 
 
-def _says_nothing(value: Mapping[str, Json]) -> bool:
-    words = {"type", "description", "title", "$schema", "default", "examples", "properties"}
-    return (
-        value.get("type", "object") == "object"
-        and not value.get("properties")
-        and not (value.keys() - words)
-    )
-
-
-def fields(subject: LintedCard) -> Iterator[Breach]:
-    """Yield fields and list elements, at every depth, without a type or of any value."""
-    for at, inner, is_field in _all_places(subject):
-        types = inner.get("type")
-        if not is_field or "$comment" in inner:
-            continue
-        if isinstance(types, list) and {str(name) for name in types} | {"null"} >= _ALL_TYPES:
-            yield "contract.open-object", at, "it is of any type"
-        elif types == "object" and _says_nothing(inner):
-            yield "contract.open-object", at, "an object without properties"
-        if not any(name in inner for name in _KINDS):
-            yield "contract.field-type", at, "has no type"
-
-
-def undescribed(subject: LintedCard) -> Iterator[Breach]:
-    """Yield schemas without `required`, and own fields with neither description nor enum."""
-    for _, kind, where, value in skill_schemas(subject.document):
-        properties = members_of(members_of(value).get("properties"))
-        if not isinstance(value, dict) or not properties:
-            continue
-        if "required" not in value:
-            yield "contract.undescribed", where, "has no `required`"
-        for name, inner in properties.items() if kind == "input_schema" else ():
-            if isinstance(inner, dict) and not {"description", "enum", "$ref"} & inner.keys():
-                place = (*where, "properties", name)
-                yield "contract.undescribed", place, "has no description"
-
-
-def words(subject: LintedCard) -> Iterator[Breach]:
-    """Yield descriptions of schemas, fields and skills without content, and that field names mix
-    snake_case and camelCase."""
-    styles: dict[str, str] = {}
-    texts: list[tuple[Tokens, Json]] = []
-    for at, inner, _ in _all_places(subject):
-        texts.append((at, inner.get("description")))
-        for name in members_of(inner.get("properties")):
-            if re.fullmatch(r"[a-z0-9]+(?:_[a-z0-9]+)+", name):
-                styles.setdefault("snake_case", name)
-            elif re.fullmatch(r"[a-z0-9]+(?:[A-Z][a-z0-9]*)+", name):
-                styles.setdefault("camelCase", name)
-    texts += [(tokens, skill.get("description")) for tokens, skill in subject.skills]
-    for at, text in texts:
-        if isinstance(text, str) and _VAGUE.fullmatch(text.strip()):
-            message = f"{text.strip()[:40]!r} says nothing"
-            yield "contract.vague", (*at, "description"), message
-    if len(styles) > 1:
-        shown = " and ".join(f"{name[:40]!r} ({style})" for style, name in styles.items())
-        yield "contract.names", ("skills",), shown
+def _check_words(tokens: Tokens, owner: Mapping[str, Json]) -> Iterator[Breach]:
+    """Yield that the description of a schema, field or skill has no content."""
+    text = owner.get("description")
+    if isinstance(text, str) and _VAGUE.fullmatch(text.strip()):
+        yield "contract.vague", (*tokens, "description"), f"{text.strip()[:40]!r} says nothing"
 
 
 # Identity and authentication.
@@ -197,19 +182,19 @@ def words(subject: LintedCard) -> Iterator[Breach]:
 def identity(subject: LintedCard) -> Iterator[Breach]:
     """Yield a malformed SPIFFE ID, one of another agent or version, and an `authentication` that
     `build` could not map."""
-    tokens, value = contract_member(subject.document, "spiffe_id")
+    document = subject.document
+    tokens, value = contract_member(document, "spiffe_id")
     match = _SPIFFE.fullmatch(value) if isinstance(value, str) else None
-    if value is not None and match is None:
+    if match is None and value is not None:
         expected = "expected spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION"
         yield "contract.spiffe", tokens, expected
-    for part in ("name", "version") if match else ():
-        own = subject.document.get(part)
+    for part in ("name", "version"):
+        own = document.get(part)
         if match and isinstance(own, str) and own and match[part] != own:
             message = f"it names the {part} {match[part][:40]!r}, the card {own[:40]!r}"
             yield "contract.spiffe", tokens, message
-    declared = subject.document.get("authentication")
     try:
-        authentication_schemes(declared)
+        authentication_schemes(document.get("authentication"))
     except CardRefused as refusal:
         yield "contract.authentication", ("authentication",), refusal.message
 
@@ -221,28 +206,25 @@ def find_references(
 
     A foreman lists its `metadata.specialists`, and each of them names its `metadata.foreman`.
     """
-    own_name = str(document.get("name"))
-    tokens, value = contract_member(document, "metadata")
-    metadata = members_of(value)
-    named: list[tuple[Tokens, Json, str]] = [
-        ((*tokens, "specialists", str(index)), name, "foreman")
-        for index, name in enumerate(elements_of(metadata.get("specialists")))
+    tokens, metadata = contract_member(document, "metadata")
+    named = [
+        ((*tokens, "specialists", str(index)), str(name), "foreman")
+        for index, name in enumerate(elements_of(members_of(metadata).get("specialists")))
     ]
-    if isinstance(foreman := metadata.get("foreman"), str):
+    if isinstance(foreman := members_of(metadata).get("foreman"), str):
         named.append(((*tokens, "foreman"), foreman, "specialists"))
     for place, name, member in named:
-        other = cards.get(str(name))
-        if other is None:
-            message = f"there is no card of {str(name)[:60]!r}"
-            yield finding_at("contract.reference", place, message)
+        if name not in cards:
+            yield finding_at("contract.reference", place, f"there is no card of {name[:60]!r}")
             continue
-        back = members_of(contract_member(other, "metadata")[1]).get(member)
-        if back is not None and own_name not in (back if isinstance(back, list) else [back]):
-            message = f"{str(name)[:60]!r} does not name this agent as {member}"
+        back = members_of(contract_member(cards[name], "metadata")[1]).get(member)
+        names = back if isinstance(back, list) else [back]
+        if back is not None and str(document.get("name")) not in names:
+            message = f"{name[:60]!r} does not name this agent as {member}"
             yield finding_at("contract.reference", place, message)
 
 
-CHECKS: Final = (required, skills, schemas, fields, undescribed, words, identity)
+CHECKS: Final = (required, schemas, skills, identity)
 
 
 # Untrusted JSON Schemas, and values against them, in bounded time. A schema can refer to itself,
@@ -273,26 +255,7 @@ Problem: TypeAlias = tuple[tuple[str, ...], str]
 # What the meta-schemas ask of the keywords. The library takes a millisecond for each subschema, and
 # cards have thousands.
 
-# fmt: off
 _TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
-_SCHEMAS: Final = frozenset({
-    "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
-    "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
-})
-_SCHEMA_LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
-_SCHEMAS_BY_NAME: Final = (
-    "$defs", "definitions", "dependentSchemas", "patternProperties", "properties",
-)
-_TEXTS: Final = (
-    "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema",
-    "contentEncoding", "contentMediaType", "description", "format", "pattern", "title",
-)
-_NUMBERS: Final = ("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
-_COUNTS: Final = (
-    "maxContains", "maxItems", "maxLength", "maxProperties",
-    "minContains", "minItems", "minLength", "minProperties",
-)
-# fmt: on
 
 
 def _is_number(value: Json) -> bool:
@@ -310,28 +273,43 @@ def _is_type(value: Json) -> bool:
     return names != [] and all(name in _TYPES for name in names) and _is_list_of_names(names)
 
 
-_ALLOWED: Final[dict[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys((*_SCHEMA_LISTS, "items"), lambda value: elements_of(value) != []),
-    **dict.fromkeys(
-        (*_SCHEMAS_BY_NAME, "$vocabulary", "dependencies"), lambda value: isinstance(value, dict)
+#: By kind of value: what it takes, and the keywords of that kind in drafts 7 to 2020-12.
+_KINDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "a schema": (
+        lambda value: isinstance(value, dict | bool),
+        "additionalProperties contains contentSchema else if items not propertyNames then "
+        "unevaluatedItems unevaluatedProperties",
     ),
-    **dict.fromkeys(_TEXTS, lambda value: isinstance(value, str)),
-    **dict.fromkeys(_NUMBERS, _is_number),
-    **dict.fromkeys(
-        _COUNTS, lambda value: _is_number(value) and value >= 0 and float(value).is_integer()
+    "schemas": (lambda value: elements_of(value) != [], "allOf anyOf oneOf prefixItems"),
+    "schemas by name": (
+        lambda value: isinstance(value, dict),
+        "$defs definitions dependentSchemas patternProperties properties",
     ),
-    **dict.fromkeys(
-        ("deprecated", "readOnly", "uniqueItems", "writeOnly"),
+    "an object": (lambda value: isinstance(value, dict), "$vocabulary dependencies"),
+    "a text": (
+        lambda value: isinstance(value, str),
+        "$anchor $comment $dynamicAnchor $dynamicRef $id $ref $schema contentEncoding "
+        "contentMediaType description format pattern title",
+    ),
+    "a number": (_is_number, "exclusiveMaximum exclusiveMinimum maximum minimum"),
+    "a positive number": (lambda value: _is_number(value) and value > 0, "multipleOf"),
+    "a count": (
+        lambda value: _is_number(value) and value >= 0 and float(value).is_integer(),
+        "maxContains maxItems maxLength maxProperties minContains minItems minLength minProperties",
+    ),
+    "true or false": (
         lambda value: isinstance(value, bool),
+        "deprecated readOnly uniqueItems writeOnly",
     ),
-    **dict.fromkeys(("enum", "examples"), lambda value: isinstance(value, list)),
-    "dependentRequired": lambda value: (
-        isinstance(value, dict) and all(map(_is_list_of_names, value.values()))
+    "a list": (lambda value: isinstance(value, list), "enum examples"),
+    "names": (_is_list_of_names, "required"),
+    "names by name": (
+        lambda value: isinstance(value, dict) and all(map(_is_list_of_names, value.values())),
+        "dependentRequired",
     ),
-    "multipleOf": lambda value: _is_number(value) and value > 0,
-    "required": _is_list_of_names,
-    "type": _is_type,
+    "types": (_is_type, "type"),
 }
+_KIND_OF: Final = {name: kind for kind, (_, names) in _KINDS.items() for name in names.split()}
 
 
 def find_fault(schema: Json, *, lists_items: bool = False) -> Problem | None:
@@ -348,15 +326,17 @@ def _list_faults(schema: Json, place: tuple[str, ...], lists_items: bool) -> Ite
     if not isinstance(schema, dict | bool):
         yield place, "a schema is an object, true or false"
     for name, value in members_of(schema).items():
-        at = (*place, name)
-        if name in _SCHEMAS and not (name == "items" and lists_items and isinstance(value, list)):
+        at, kind = (*place, name), _KIND_OF.get(name)
+        if name == "items" and lists_items and isinstance(value, list):
+            kind = "schemas"
+        if kind == "a schema":
             yield from _list_faults(value, at, lists_items)
-        elif name in _ALLOWED and not _ALLOWED[name](value):
+        elif kind and not _KINDS[kind][0](value):
             yield at, f"`{name}` cannot have this value"
-        elif name in (*_SCHEMA_LISTS, *_SCHEMAS_BY_NAME, "items"):
+        elif kind in ("schemas", "schemas by name"):
             for token, part in children_of(value):
                 yield from _list_faults(part, (*at, str(token)), lists_items)
-        elif name == "required":
+        elif kind == "names":
             for index, part in enumerate(elements_of(value)):
                 if not isinstance(part, str):
                     yield (*at, str(index)), "expected a name"
@@ -366,28 +346,30 @@ def _list_faults(schema: Json, place: tuple[str, ...], lists_items: bool) -> Ite
 
 
 @dataclass(slots=True)
-class _Steps:
-    """The steps that are left, and whether a pattern was skipped."""
+class _Budget:
+    """What one comparison may still cost, and whether a pattern was skipped."""
 
-    left: int = MAX_STEPS
+    steps: int = MAX_STEPS
     depth: int = 0
     met_pattern: bool = False
 
-    def counted(self, keyword: str, apply: Any) -> Any:
-        """Return the function of a keyword, wrapped to count its steps."""
+    def spend(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise TimeoutError("too many steps")
 
-        def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-            lengths = (len(part) for part in (value, instance) if isinstance(part, dict | list))
-            self.left -= 1 + sum(lengths) // 50
+    def bound(self, keyword: str, apply: Any) -> Any:
+        """Return the function of a keyword, wrapped so that it spends its steps."""
+
+        def bounded(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            steps = 1 + sum(len(v) for v in (value, instance) if isinstance(v, dict | list)) // 50
             if keyword in _COMPARED:  # which looks at all that is in both
-                self.left -= (len(str(value)) + len(str(instance))) // 256
+                steps += (len(str(value)) + len(str(instance))) // 256
             if keyword == "uniqueItems" and isinstance(instance, list):
-                self.left -= len(instance) ** 2 // 10  # compared in pairs at worst
-            if self.left < 0:
-                raise TimeoutError("too many steps")
-            if keyword in _PATTERNS or (
-                keyword == "additionalProperties" and "patternProperties" in schema
-            ):
+                steps += len(instance) ** 2 // 10  # compared in pairs at worst
+            self.spend(steps)
+            is_open = keyword == "additionalProperties" and "patternProperties" in schema
+            if is_open or keyword in _PATTERNS:
                 kind = str if keyword == "pattern" else dict
                 self.met_pattern |= isinstance(instance, kind) and bool(instance)
                 return
@@ -397,14 +379,12 @@ class _Steps:
             try:
                 for error in apply(validator, value, instance, schema) or ():
                     # It quotes what does not fit as a whole; those of all alternatives are kept.
-                    self.left -= len(error.message) // 256
-                    if self.left < 0:
-                        raise TimeoutError("too many steps")
+                    self.spend(len(error.message) // 256)
                     yield error
             finally:
                 self.depth -= 1
 
-        return counting
+        return bounded
 
 
 def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
@@ -425,24 +405,23 @@ def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
     objects = [part for level in levels(schema) for part in level if isinstance(part, dict)]
     if costly := _find_costly(schema, objects):
         return [], f"{costly} could take long to try"
-    steps, problems = _Steps(), []
+    budget, problems = _Budget(), []
     keywords = Draft202012Validator.VALIDATORS.items()
-    counted = {name: steps.counted(name, apply) for name, apply in keywords}
-    bounded: Any = extend(Draft202012Validator, counted)  # type: ignore[no-untyped-call]
+    bounded = {name: budget.bound(name, apply) for name, apply in keywords}
+    validator: Any = extend(Draft202012Validator, bounded)  # type: ignore[no-untyped-call]
     # With a registry of its own no reference is ever fetched.
-    errors = bounded(schema, registry=Registry()).iter_errors(value)
+    errors = validator(schema, registry=Registry()).iter_errors(value)
     try:
         for error in islice(errors, MAX_PROBLEMS):
             problems.append((tuple(map(str, error.absolute_path)), error.message))
     except TimeoutError:
         return [], "checking it against its schema would take too long"
+    except RecursionError:
+        return [], "its schema cannot be used: it refers to itself without end"
     # A reference may lead to what is no schema, of which the library says nothing of its own.
-    except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as exc:
-        problem = "it refers to itself without end"
-        if not isinstance(exc, RecursionError):
-            problem = "it refers to what is not a schema in it"
-        return [], f"its schema cannot be used: {problem}"
-    if not steps.met_pattern:
+    except (Unresolvable, ArithmeticError, *_NO_SCHEMA):
+        return [], "its schema cannot be used: it refers to what is not a schema in it"
+    if not budget.met_pattern:
         return problems, ""
     # A pattern counts as met: so what is wrong all the same is certain, unless that was turned.
     is_certain = not any(name in part for part in objects for name in _TURNING)
