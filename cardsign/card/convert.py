@@ -3,13 +3,14 @@
 Everything goes by way of 1.0. What A2A 1.0 has no place for is kept in an extension of ours; what
 an older form cannot say is left out of it, and noted. Unknown members and signatures are left out
 too: a signature covers the bytes that it was made over, and no others. What the agent speaks does
-not change, so an interface keeps its `protocolVersion`.
+not change, so an interface keeps the Major.Minor of its `protocolVersion`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -30,7 +31,7 @@ from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, Place
 
-#: The `protocolVersion` that a card of each form says, where its interfaces say nothing better.
+#: The `protocolVersion` that a card of each form says.
 PROTOCOL_VERSIONS: Final[Mapping[A2aVersion, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
 #: Members of a card that are converted by name.
 _READ: Final = frozenset(
@@ -40,6 +41,7 @@ _READ: Final = frozenset(
 )
 #: Notes a change, in words, and the place where it was.
 _Change: TypeAlias = Callable[[str, str], None]
+_PATCHED: Final = re.compile(r"\A([0-9]+\.[0-9]+)\.[0-9]+\Z")
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode")
 
 
@@ -124,7 +126,7 @@ def _choose(
 def _interfaces(document: Mapping[str, Json], change: _Change) -> list[Json]:
     # Cards of 0.2 have an `authentication` in place of schemes.
     is_0_2 = "authentication" in document and "securitySchemes" not in document
-    version = PROTOCOL_VERSIONS["0.2" if is_0_2 else "0.3"]
+    version = "0.2" if is_0_2 else "0.3"
     old: dict[str, Json] = {}
     # The list of 0.3 repeats the card's own url.
     for interface in current_interfaces({**document, "supportedInterfaces": None}):
@@ -134,11 +136,19 @@ def _interfaces(document: Mapping[str, Json], change: _Change) -> list[Json]:
             "protocolBinding": interface.binding,
             "protocolVersion": spoken or version,
         }
-        old.setdefault(repr((interface.url, interface.binding)), upgraded)
+        old.setdefault(repr((interface.url, interface.binding)), _without_patch(upgraded))
     if old:
         change("url and interfaces become supportedInterfaces", "/url")
-    listed = elements_of(document.get("supportedInterfaces"))
+    listed = [_without_patch(value) for value in elements_of(document.get("supportedInterfaces"))]
     return [*listed, *(interface for interface in old.values() if interface not in listed)]
+
+
+def _without_patch(interface: Json) -> Json:
+    """Return an interface with the Major.Minor of its version (A2A 1.0 3.6)."""
+    version = members_of(interface).get("protocolVersion")
+    if not isinstance(version, str):
+        return interface
+    return {**members_of(interface), "protocolVersion": _PATCHED.sub(r"\1", version)}
 
 
 def _capabilities(
@@ -314,8 +324,7 @@ def _old_interfaces(card: Mapping[str, Json], to: A2aVersion, change: _Change) -
     if any("tenant" in entry for entry in listed):
         change(f"A2A {to} has no tenants, so they are left out", path)
     first, *others = sorted(listed, key=lambda interface: interface not in speaking)
-    version = first.get("protocolVersion") if speaking else PROTOCOL_VERSIONS[to]
-    old: dict[str, Json] = {"url": first.get("url"), "protocolVersion": version}
+    old: dict[str, Json] = {"url": first.get("url"), "protocolVersion": PROTOCOL_VERSIONS[to]}
     binding = first.get("protocolBinding")
     if binding is not None and (binding != DEFAULT_TRANSPORT or to == "0.3"):
         old["preferredTransport"] = binding
