@@ -11,8 +11,8 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,16 +24,22 @@ from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 if TYPE_CHECKING:
     from cardsign.net.guarded import McpTransport
 
+_LOG: Final = logging.getLogger(__name__)
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 5000
 SECONDS: Final = 60.0  # for a server in all, the installation of a program by npx or uvx included
+#: After so many a note says what it may be.
+SILENT_SECONDS: Final = 8.0
 SAVE_IT: Final = (
     "Serve POST /mcp for --ask-mcp; or save its answer to tools/list and build from it."
 )
 
 
 def ask_servers(
-    asked: Sequence[str], run: Sequence[str], settings: FetchSettings = DEFAULT_SETTINGS
+    asked: Sequence[str],
+    run: Sequence[str],
+    settings: FetchSettings = DEFAULT_SETTINGS,
+    say: Callable[[str], object] = _LOG.warning,
 ) -> tuple[SourceValue, ...]:
     """Ask MCP servers by URL, and run those that are local programs.
 
@@ -44,6 +50,7 @@ def ask_servers(
         asked: URLs.
         run: Commands.
         settings: How URLs are reached.
+        say: Takes a note on a program that has not answered for some seconds.
 
     Raises:
         UsageFault: ``usage.not_installed``: the extra mcp is not; ``usage.invalid``: what is to be
@@ -54,7 +61,8 @@ def ask_servers(
     require("mcp.client", extra="mcp")
     # Without a handler Python prints what the SDK logs about a server's messages to stderr.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-    return (*(_ask(url, settings) for url in asked), *(_run(command) for command in run))
+    answers = (_ask(url, settings) for url in asked)
+    return (*answers, *(_run(command, say) for command in run))
 
 
 def _ask(url: str, settings: FetchSettings) -> SourceValue:
@@ -64,10 +72,10 @@ def _ask(url: str, settings: FetchSettings) -> SourceValue:
 
     guard = McpTransport(url, replace(settings, max_bytes=2 * MAX_SOURCE_BYTES))
     server = streamable_http_client(url, http_client=guard.client())
-    return _list_tools(server, SourceValue(url), guard)
+    return _list_tools(server, SourceValue(url), guard=guard)
 
 
-def _run(command: str) -> SourceValue:
+def _run(command: str, say: Callable[[str], object]) -> SourceValue:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     try:
@@ -77,15 +85,24 @@ def _run(command: str) -> SourceValue:
     place = SourceValue(f"--run-mcp {name}")  # without arguments, which may hold a secret
     with open(os.devnull, "w") as nowhere:
         server = stdio_client(StdioServerParameters(command=name, args=arguments), nowhere)
-        return _list_tools(server, place)
+        return _list_tools(server, place, say=say)
 
 
-def _list_tools(server: Any, place: SourceValue, guard: McpTransport | None = None) -> SourceValue:
+def _list_tools(
+    server: Any,
+    place: SourceValue,
+    *,
+    guard: McpTransport | None = None,
+    say: Callable[[str], object] | None = None,
+) -> SourceValue:
     """Return a server's name, version and tools, as a document without lines."""
     try:
         # In its own thread, because the caller's may be running an event loop.
         with ThreadPoolExecutor(1) as thread:
-            answer = thread.submit(asyncio.run, _ask_for_tools(server)).result()
+            asking = thread.submit(asyncio.run, _ask_for_tools(server))
+            if say and wait([asking], SILENT_SECONDS).not_done:
+                say(f"no answer yet: does it frame its messages by Content-Length? ({place.file})")
+            answer = asking.result()
     except Exception as exc:  # noqa: BLE001  the boundary: the client raises groups of anything
         if guard is not None and guard.failure is not None:
             raise guard.failure from None

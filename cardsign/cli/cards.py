@@ -104,7 +104,7 @@ def build(
         from cardsign.build.live import ask_servers
 
         settings = frame.fetch_settings(insecure)
-        live = ask_servers(options["ask_mcp"], options["run_mcp"], settings)
+        live = ask_servers(options["ask_mcp"], options["run_mcp"], settings, frame.say)
         chosen = replace(chosen, live=live)
     built = build_card(sources, chosen)
     (_, first), *others = built.documents.items()

@@ -21,6 +21,7 @@ from cardsign.build.draft import BuildOptions
 from cardsign.build.live import ask_servers
 from cardsign.build.reading import SourceValue
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
+from cardsign.net.fetch import DEFAULT_SETTINGS
 from tests.net.internet import Answer, Network, Request
 from tests.net.peers import http
 
@@ -35,9 +36,9 @@ def ask(network: Network, url: str = URL) -> SourceValue:
     return ask_servers([url], [], network.settings())[0]
 
 
-def run(command: str) -> SourceValue:
+def run(command: str, *notes: Callable[[str], object]) -> SourceValue:
     """What one program says."""
-    return ask_servers([], [command])[0]
+    return ask_servers([], [command], DEFAULT_SETTINGS, *notes)[0]
 
 
 def built(*live: SourceValue, sources: tuple[Path, ...] = ()) -> bytes:
@@ -225,8 +226,11 @@ def test_a_program_that_misbehaves_is_refused(
     """And ended. A command is split, never given to a shell, and shown without arguments."""
     (seconds, words), began = BAD_PROGRAMS[code], time.monotonic()
     monkeypatch.setattr(live_servers, "SECONDS", seconds)
+    monkeypatch.setattr(live_servers, "SILENT_SECONDS", 0.1)
+    notes: list[str] = []
     with pytest.raises(BuildRefused, match=words) as refused:
-        built(run(program(code) if code else absent(tmp_path)))
+        built(run(program(code) if code else absent(tmp_path), notes.append))
+    assert "Content-Length" in "".join(notes) or seconds == 60
     assert refused.value.code == "build.unsupported"
     assert "Serve POST /mcp for --ask-mcp" in refused.value.hint
     assert time.monotonic() - began < 50
