@@ -28,6 +28,11 @@ LOADS: dict[str, tuple[str, str, str]] = {
         ".keys .net .issuer .inspect .lint flask werkzeug granian httpx httpcore pydantic tomllib "
         "multiprocessing tempfile",
     ),
+    "a look at a card": (
+        "from cardsign.cli.main import run_words as run; [run([word, 'signed.json']) for word in"
+        " ('lint', 'inspect')]; run(['diff', 'signed.json', 'signed.json'])",
+        *("diff", ".net .keys .issuer .server flask httpx httpcore pydantic multiprocessing"),
+    ),
     "a verifier": (
         "from cardsign.cli import cards, trust, verify",
         *("verify", ".issuer .keys .publish .server flask"),

@@ -44,18 +44,13 @@ EXTRAS = re.compile(
     r"""(?:\bcardsign\[|'\.\[|/src\[|install_hint\(["']|require\(\S+ extra=")([a-z0-9, ]+)[]"']"""
 )
 UNRELEASED = re.compile(r"pip install (?:-\S+ )*'?cardsign(?!\S* @ git\+)")
-COMMAND = """
-from cardsign.cli.main import main
-main()
-"""
+COMMAND = "from cardsign.cli.main import main; main()"
 
 
 @pytest.fixture(scope="module")
 def project(root: Path) -> dict[str, Any]:
     """The table of pyproject.toml."""
-    table = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    assert isinstance(table, dict)
-    return table
+    return dict(tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"])
 
 
 def _elsewhere(root: Path, script: str, words: str = "") -> subprocess.CompletedProcess[str]:
@@ -107,12 +102,8 @@ def test_cards_are_verified_and_remembered_without_fcntl(
     verify = f"verify {tmp_path}/card.json"
     by_keys = _elsewhere(root, COMMAND, f"{verify} --jwks keys/jwks.json")
     assert by_keys.returncode == int(not is_honest), by_keys.stderr
-    shown = _elsewhere(
-        root,
-        COMMAND,
-        f"{verify} --issuer demo --trust {tmp_path}/trust.toml --verbose "
-        "--statements keys/keyset --statements keys/release.json",
-    )
+    by_policy = f"--issuer demo --trust {tmp_path}/trust.toml --verbose --statements keys/keyset"
+    shown = _elsewhere(root, COMMAND, f"{verify} {by_policy} --statements keys/release.json")
     # The demo's release ends; the integrity of its card does not.
     assert ("integrity   yes" in shown.stdout) is is_honest, shown.stderr
 

@@ -214,6 +214,6 @@ def test_a_card_may_declare_the_statements() -> None:
 
     assert entry["uri"] == uri != EXTENDED_URI
     assert not entry.get("required", False)
-    before = [finding.rule for finding in lint_card(dump(PORTABLE))]
-    assert [finding.rule for finding in lint_card(card)] == before
+    before = [finding.code for finding in lint_card(dump(PORTABLE))]
+    assert [finding.code for finding in lint_card(card)] == before
     assert uri.encode() in canonicalize(card, "served-as-is").data

@@ -134,11 +134,9 @@ def test_workflows_and_actions_pass_zizmor() -> None:
 
 def test_every_workflow_names_one_version_of_an_action() -> None:
     """Ours, those of the guide and the examples, and that of `init --agent`."""
-    places = [*ROOT.glob(".github/*/*.yml"), *ROOT.glob("examples/*/*.yaml")]
-    places += [
-        ROOT / "docs/guides/sign-in-ci.md",
-        ROOT / "cardsign/templates/agent/agent-cards.yml",
-    ]
+    ours = ("docs/guides/sign-in-ci.md", "cardsign/templates/agent/agent-cards.yml")
+    patterns = (".github/*/*.yml", "examples/*/*.yaml", *ours)
+    places = [place for pattern in patterns for place in ROOT.glob(pattern)]
     versions = {use for place in places for use in USES.findall(place.read_text())}
     assert len(versions) == len(dict(versions)) > 3, sorted(versions)
 

@@ -45,15 +45,11 @@ def holds_private_key(data: bytes) -> bool:
     )
 
 
-def private_pem() -> bytes:
-    """The marks of a PEM private key; written so that this file does not hold them."""
-    lines = ("-----BEGIN PRIVATE " + "KEY-----", "TUlJ" * 16, "-----END PRIVATE " + "KEY-----")
-    return "\n".join(lines).encode()
-
-
-def private_jwk() -> bytes:
-    """A private JWK in the spacing that `json` gives."""
-    return json.dumps({"kty": "EC", "crv": "P-256", "d": "A" * 43, "x": "A", "y": "B"}).encode()
+#: The marks of a PEM private key; written so that this file does not hold them.
+LINES = ("-----BEGIN PRIVATE " + "KEY-----", "TUlJ" * 16, "-----END PRIVATE " + "KEY-----")
+PRIVATE_PEM = "\n".join(LINES).encode()
+#: A private JWK in the spacing that `json` gives.
+PRIVATE_JWK = json.dumps({"kty": "EC", "crv": "P-256", "d": "A" * 43, "x": "A", "y": "B"}).encode()
 
 
 def test_no_file_holds_a_private_key(tracked: list[Path]) -> None:
@@ -68,16 +64,16 @@ def test_no_file_names_a_place_on_one_machine(tracked: list[Path], root: Path) -
 
 
 KEYS = {
-    "a PEM key": private_pem(),
-    "an encrypted PEM key": private_pem().replace(b"PRIVATE", b"ENCRYPTED PRIVATE"),
-    "a JWK": private_jwk(),
-    "a JWK as Python writes it": str(json.loads(private_jwk())).encode(),
-    "a JWK within a set": b'{"keys": [' + private_jwk() + b"]}",
+    "a PEM key": PRIVATE_PEM,
+    "an encrypted PEM key": PRIVATE_PEM.replace(b"PRIVATE", b"ENCRYPTED PRIVATE"),
+    "a JWK": PRIVATE_JWK,
+    "a JWK as Python writes it": str(json.loads(PRIVATE_JWK)).encode(),
+    "a JWK within a set": b'{"keys": [' + PRIVATE_JWK + b"]}",
     "a symmetric JWK": b'{"kty":"oct","k":"' + b"A" * 43 + b'"}',
 }
 NO_KEYS = {
     "a public JWK": json.dumps(PrivateKey.generate("ES256").public.jwk()).encode(),
-    "a PEM public key": private_pem().replace(b"PRIVATE", b"PUBLIC"),
+    "a PEM public key": PRIVATE_PEM.replace(b"PRIVATE", b"PUBLIC"),
     "a placeholder": b'{"kty": "EC", "d": "AAAA"}',
     "another d": b'{"d": "' + b"A" * 43 + b'"}, {"kty": "EC"}',
 }
@@ -103,7 +99,7 @@ def packaged(
     for name in DECOYS:
         decoy = copy / name
         decoy.parent.mkdir(parents=True, exist_ok=True)
-        decoy.write_bytes(private_pem())
+        decoy.write_bytes(PRIVATE_PEM)
     (copy / "keys/demo/.gitignore").write_text("*\n")
     command = [sys.executable, "-m", "hatchling", "build", "-d", "dist"]
     subprocess.run(command, cwd=copy, check=True, capture_output=True)

@@ -64,9 +64,7 @@ class Trial:
 
     def commit(self, made_key: Path) -> None:
         """Take over the key, its passphrase, set and store; commit the card under a tag."""
-        shutil.copytree(made_key / "keys", self.folder / "keys")
-        for name in ("key.pem", "pass", "jwks.json"):
-            shutil.copy(made_key / name, self.folder)
+        shutil.copytree(made_key, self.folder, dirs_exist_ok=True)
         self.runs(f"git init -q .; git add card.json jwks.json; {GIT} commit -qm one; git tag v1")
 
     @property
@@ -102,10 +100,9 @@ class Trial:
                 name: GIVEN.sub(lambda match: known[match[1]], value)
                 for name, value in step.get("env", {}).items()
             }
-            assert "${{" not in step["run"] + "".join(variables.values()), (
-                "inputs by variables only"
-            )
-            self.runs(step["run"], **{**environment, **variables})
+            script = step["run"]
+            assert "${{" not in script + "".join(variables.values()), "inputs by variables only"
+            self.runs(script, **{**environment, **variables})
 
     def runs_gitlab(self, job: Mapping[str, Any], **environment: str) -> None:
         """The script of a job, with its variables and those of the project."""
