@@ -123,7 +123,7 @@ class ProjectCard(Table):
         legacy: The A2A version for older clients that the public card is converted to, ``0.3`` or
             ``0.2``; None for a card that is signed as it is.
         audience: For whom it is, if it is an extended card; one card has no audience.
-        expires: When the extended card ends: a date, or a time from its signing such as ``90d``.
+        expires: When the extended card ends: a date, a time, or days from its signing as ``90d``.
         skills: The ids of the skills that it shows, in the order of the source; empty for all.
     """
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from string import ascii_letters, digits
 from typing import Final, TypeAlias, TypeGuard
 
@@ -26,7 +27,7 @@ from cardsign.card.schema import CARD_1_0
 from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.card.values import Json, children_of, elements_of, members_of, objects_in, pointer
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.times import MAX_TIME
+from cardsign.times import MAX_TIME, read_span
 
 _Tokens: TypeAlias = tuple[str, ...]
 
@@ -38,6 +39,8 @@ EXTENDED_URI: Final = f"urn:uuid:{_UUID}"
 #: An audience is part of a file's name and of a line of the token file, too.
 AUDIENCE: Final = re.compile(r"[a-z0-9-]{1,64}")
 MAX_SEQ: Final = MAX_INTEGER
+#: How people write when a card or a token ends.
+END_FORMS: Final = "YYYY-MM-DD (with that day), an ISO time (in UTC), or days from now, such as 90d"
 
 #: What announces an extended card in A2A 0.3, and in cards of no version.
 EXTENDED_FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
@@ -70,6 +73,29 @@ class ExtendedMarker:
     audience: str
     seq: int
     exp: int
+
+
+def read_end(text: str, now: datetime) -> datetime:
+    """Return when a card or a token ends that is made now, aware.
+
+    Args:
+        text: As :data:`END_FORMS` says; a time may name another offset than UTC.
+        now: The time, aware.
+
+    Raises:
+        UsageFault: ``usage.invalid``: it is none of these, or past.
+    """
+    span = read_span(text) if text.endswith("d") else None  # less than a day, cron may miss
+    try:
+        end = now + timedelta(seconds=span) if span else datetime.fromisoformat(text)
+        if not span and len(text) <= len("YYYY-MM-DD"):
+            end += timedelta(days=1)
+    except (ValueError, OverflowError) as exc:
+        raise UsageFault("usage.invalid", f"expires takes {END_FORMS}, not {text!r}") from exc
+    end = end if end.tzinfo else end.replace(tzinfo=UTC)
+    if end <= now:
+        raise UsageFault("usage.invalid", f"expires {text!r} is past")
+    return end
 
 
 def check_audience(name: str) -> None:

@@ -376,7 +376,7 @@ def conformance(folder: Path, verifier: str | None) -> int:
 
     DIR is the folder `tests` of a checkout of cardsign. CMD exits with 0 if it trusts the card, and
     with 1 or 3 if it does not; it is run without a shell. Cases that need statements, a memory or
-    a network are left out, and counted.
+    a network are left out, and counted; --json names them.
 
     Exit status: 0 all cases are right, 1 some are wrong.
     """

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from cardsign.card.extensions import END_FORMS, read_end
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, Group, is_json, members, moment, show
 from cardsign.cli.issuer import project_config
 from cardsign.errors import UsageFault
 from cardsign.files import create_private
-from cardsign.times import day, minute
+from cardsign.times import minute
 
 if TYPE_CHECKING:
     from cardsign.server.settings import ServerSettings
@@ -92,8 +92,7 @@ _token_file = click.option(
 @click.option(
     "--expires",
     metavar="DATE",
-    type=click.DateTime(["%Y-%m-%d"]),
-    help="The last day on which it opens anything, YYYY-MM-DD in UTC [default: it never ends].",
+    help=f"From when on it opens nothing: {END_FORMS} [default: it never ends].",
 )
 @click.option(
     "-o",
@@ -101,7 +100,7 @@ _token_file = click.option(
     type=frame.FILE,
     help="Write the token to FILE, for you alone [default: print it].",
 )
-def create(audience: str, token_file: Path, expires: datetime | None, output: Path | None) -> None:
+def create(audience: str, token_file: Path, expires: str | None, output: Path | None) -> None:
     """Make a token, and add its digest to the token file.
 
     The token is written or printed once, and kept nowhere else.
@@ -109,9 +108,7 @@ def create(audience: str, token_file: Path, expires: datetime | None, output: Pa
     from cardsign.server.tokens import create_token, edit_tokens
 
     output = None if output == Path(frame.STDIO) else output
-    end = expires and expires.replace(tzinfo=UTC) + timedelta(days=1)
-    if expires and end and end <= moment():
-        raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")
+    end = None if expires is None else read_end(expires, moment())
     token, line = create_token(audience, end)
     is_new = not token_file.exists()
     with edit_tokens(token_file) as lines:
@@ -120,7 +117,9 @@ def create(audience: str, token_file: Path, expires: datetime | None, output: Pa
             create_private(output, f"{token}\n".encode())
     notes = [] if output is None else [f"wrote the token to {output}"]
     if is_new:
-        notes.append(f"made {token_file}, a new file; name it in the server's settings")
+        notes.append(
+            f"made {token_file}, a new file; serve it: cardsign serve DIR --token-file {token_file}"
+        )
     else:
         notes.append(f"added its digest to {token_file}; a running server takes it up at once")
     shown = {"token": token} if output is None else {"output": str(output)}

@@ -14,7 +14,7 @@ import click
 from cardsign import errors
 from cardsign.card import profiles
 from cardsign.card.document import Card
-from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
+from cardsign.card.extensions import END_FORMS, MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles import PROFILES, RUST_ALG, VERIFIERS, ProfileName, left_open
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
@@ -125,7 +125,7 @@ def find_signers(
 @click.option(
     "--expires",
     metavar="DATE",
-    help="When it ends, at most 400 days ahead: YYYY-MM-DD (with that day) or an ISO time, in UTC.",
+    help=f"When it ends, at most 400 days ahead: {END_FORMS}.",
 )
 @issuer.key_option
 @issuer.public_option

@@ -29,7 +29,7 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import day, minute
-from cardsign.urls import CARD_PATH, parse_url
+from cardsign.urls import CARD_PATH, card_url, parse_url
 
 draft_option: Final = frame.output_option(
     default=None, help="Where the draft goes [default: keyset-EPOCH.VERSION.json]."
@@ -297,7 +297,7 @@ def _card(text: str) -> tuple[str | None, bytes]:
     if not equals or "://" not in url:
         return None, frame.read_input(text)
     with of_the_user("--card"):
-        return str(parse_url(url)), frame.read_input(file)
+        return card_url(str(parse_url(url))), frame.read_input(file)
 
 
 @click.group(cls=Group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, cast
 
@@ -190,25 +190,15 @@ def expiry(text: str, now: datetime) -> int:
     """Return when a card that is signed now ends, in seconds since 1970.
 
     Args:
-        text: ``YYYY-MM-DD``, with all of that day; ``YYYY-MM-DDThh:mm:ss``, in UTC where no
-            offset is given; or ``90d``, as many days from now.
-        now: The time, with its zone.
+        text: As for :func:`cardsign.card.extensions.read_end`.
+        now: The time, aware.
 
     Raises:
-        UsageFault: ``usage.invalid``: it is none of these, past, or beyond :data:`MAX_LIFETIME`.
+        UsageFault: ``usage.invalid``: as there, or beyond :data:`MAX_LIFETIME`.
     """
-    span = read_span(text) if text.endswith("d") else None  # less than a day, cron may miss
-    message = f"expires takes an ISO date within the next {MAX_LIFETIME.days} days, not {text!r}"
-    try:
-        end = now + timedelta(seconds=span) if span else datetime.fromisoformat(text)
-        if not span and len(text) <= len("YYYY-MM-DD"):
-            end += timedelta(days=1)
-    except (ValueError, OverflowError) as exc:
-        raise UsageFault("usage.invalid", message) from exc
-    end = end if end.tzinfo else end.replace(tzinfo=UTC)
-    if end <= now:
-        raise UsageFault("usage.invalid", f"expires {text!r} is past")
+    end = extensions.read_end(text, now)
     if end > now + MAX_LIFETIME:
+        message = f"expires {text!r} is more than {MAX_LIFETIME.days} days ahead"
         raise UsageFault("usage.invalid", message)
     return int(end.timestamp())
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from cardsign import errors
-from cardsign.card.document import Card
-from cardsign.card.extensions import declares_extended_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import PublishRefused, UsageFault
 from cardsign.findings import counted
@@ -143,8 +141,6 @@ def publish_cards(
         The newest generation; its ``created`` says whether this call made it.
 
     Raises:
-        PublishRefused: ``publish.extended``: an extended card would go silently, while the public
-            card declares one.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publication.publish_generation`; nothing is published.
         UsageFault: As :func:`needed_publication`.
@@ -155,13 +151,6 @@ def publish_cards(
     # No longer than rotation assumes.
     max_age = min(publications.DEFAULT_MAX_AGE, config.timeline.max_age)
     documents = replace(documents, max_age=max_age)
-    if newest is not None and not drops_others:
-        missing = [audience for audience in newest.extended if audience not in documents.extended]
-        if missing and declares_extended_card(Card.from_bytes(documents.card).document):
-            message = f"the extended card of audience {missing[0]} is published, and is not named "
-            hint = "Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
-            hint += "named: --drop-others."
-            raise PublishRefused("publish.extended", f"{message}now", hint=hint)
     if newest is not None and any(card.legacy for card in config.cards):
         documents = replace(documents, legacy_card=documents.legacy_card or newest.legacy_card)
     if store is not None:
@@ -171,7 +160,9 @@ def publish_cards(
             issued=_statements_of(store),
             publisher=_publisher_of(store, config.issuer),
         )
-    generation = publications.publish_generation(documents, directory, now=now, writes=writes)
+    generation = publications.publish_generation(
+        documents, directory, now=now, drops_others=drops_others, writes=writes
+    )
     if store is not None and writes:
         record_generation(store, config, generation, newest, now=now)
     return generation

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from cardsign import errors
-from cardsign.card.document import Card
+from cardsign.card.document import Card, current_interfaces
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json, jcs
 from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
@@ -266,6 +266,11 @@ def list_named(work: Work, cards: Iterable[tuple[str | None, bytes]]) -> list[tu
             check_cards({CARD_FILE: card}, keys, work.now)
         except PublishRefused as refusal:
             raise errors.place_below(refusal, place, PublishRefused) from refusal
+        interfaces = current_interfaces(Card.from_bytes(card).document)
+        if url in [interface.url for interface in interfaces]:
+            message = f"{url} is where the agent answers, and not where its card lies"
+            hint = f"For the issuer's {CARD_PATH} leave the URL out: --card FILE"
+            raise UsageFault("usage.invalid", message, hint=hint)
         with of_the_user(place):
             listed.append((url or keyset.origins[0] + CARD_PATH, card_digest(card)))
     return listed

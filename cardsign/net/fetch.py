@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import shlex
 import ssl
 import threading
 import time
@@ -20,6 +21,7 @@ from datetime import datetime
 from functools import partial
 from importlib import metadata
 from typing import Any, Final, TypeAlias
+from urllib.parse import urljoin
 
 import httpcore
 
@@ -35,6 +37,7 @@ from cardsign.urls import Headers, Origin, Url, parse_url
 USER_AGENT: Final = f"cardsign/{metadata.version('cardsign')}"
 # The only headers that are sent unasked.
 _OF_US: Final = (("Accept", "application/json, application/*+json"), ("User-Agent", USER_AGENT))
+_UNSECRET: Final = frozenset({"Cache-Control", "If-None-Match"})
 TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
 
 _Field: TypeAlias = tuple[bytes | str, bytes | str]
@@ -59,9 +62,12 @@ def check_json_type(headers: Headers, url: Url) -> None:
         raise FetchFailed("fetch.content_type", message)
 
 
-def status_hint(status: int) -> str:
-    """Return what to do about a status that is no answer."""
+def status_hint(status: int, target: str = "") -> str:
+    """Return what to do about a status that is no answer; `target` is where a redirect leads."""
     if 300 <= status < 400 and status != 304:
+        if target:
+            look = f"cardsign inspect {shlex.quote(target)}"
+            return f"Redirects are not followed. To look at where this one leads: {look}"
         return "Redirects are not followed; give the address at which it lies."
     if status in (401, 403):
         return "It asks who you are, and no credential is sent here. Ask its operator."
@@ -265,6 +271,14 @@ class Exchange(httpcore.NetworkBackend):
             return self._stream
         raise failure
 
+    def target(self) -> str:
+        """Return where a redirect leads; empty where no URL that may be asked is named."""
+        locations = values(self.headers, "location") if 300 <= self.status < 400 else []
+        with contextlib.suppress(FetchFailed, ValueError):
+            (location,) = locations
+            return str(self._settings.target(urljoin(str(self.url), location)))
+        return ""
+
     def read(self) -> Iterator[bytes]:
         """Yield the body, part by part.
 
@@ -340,14 +354,22 @@ logging.getLogger("httpcore.http11").addFilter(lambda _: not _UNLOGGED.get())
 class OtherStatus(FetchFailed):
     """The peer answered, and not with 200.
 
+    Args:
+        url: What was asked.
+        status: As the attribute.
+        challenges: As the attribute.
+        target: Where a redirect leads, a URL that may be asked; empty to leave it out.
+
     Attributes:
         status: The HTTP status.
         challenges: What it says that it wants; untrusted.
     """
 
-    def __init__(self, url: str, status: int, challenges: Iterable[str] = ()) -> None:
+    def __init__(
+        self, url: str, status: int, challenges: Iterable[str] = (), target: str = ""
+    ) -> None:
         message = f"{url} answered {status} instead of 200"
-        super().__init__("fetch.status", message, hint=status_hint(status))
+        super().__init__("fetch.status", message, hint=status_hint(status, target))
         self.status, self.challenges = status, tuple(challenges)
 
 
@@ -388,7 +410,10 @@ def fetch_document(
         if exchange.status == 304 and dict(headers).get("If-None-Match"):
             return FetchResult(asked, "unchanged", headers=exchange.headers)
         if exchange.status != 200:
-            raise OtherStatus(asked, exchange.status, values(exchange.headers, "www-authenticate"))
+            challenges = values(exchange.headers, "www-authenticate")
+            # A peer may repeat a credential in it.
+            target = "" if {name for name, _ in headers} - _UNSECRET else exchange.target()
+            raise OtherStatus(asked, exchange.status, challenges, target)
         check_json_type(exchange.headers, exchange.url)
         return FetchResult(asked, "found", b"".join(exchange.read()), headers=exchange.headers)
 

@@ -150,6 +150,8 @@ def _require_trusted(report: Report, file: str, *, by_statements: bool = False) 
         hint += "cardsign keys rotate"
     elif reason.code == "card.origin_mismatch":
         hint = "Correct the card, or the origins: cardsign keyset draft --origin OLD --origin NEW"
+    elif reason.code == "extended.served_as_public":
+        hint = "Name the public card as CARD, and this one beside it: --extended AUDIENCE=FILE"
     elif reason.code.startswith("extended."):
         hint = "Sign it for its audience: "
         hint += "cardsign sign CARD --extended AUDIENCE --seq N --expires DATE"
@@ -346,7 +348,12 @@ class Documents:
 
 
 def publish_generation(
-    documents: Documents, directory: Path, *, now: datetime, writes: bool = True
+    documents: Documents,
+    directory: Path,
+    *,
+    now: datetime,
+    drops_others: bool = True,
+    writes: bool = True,
 ) -> Generation:
     """Make the next generation, unless the newest one is the same already.
 
@@ -358,6 +365,7 @@ def publish_generation(
         documents: What is published.
         directory: Made if absent. A damaged generation in it counts as different.
         now: Aware UTC; recorded as the time of publication. No marker may have expired then.
+        drops_others: Publish no longer the extended cards that are not named here.
         writes: False to compare alone: what would be published is returned.
 
     Returns:
@@ -366,7 +374,8 @@ def publish_generation(
     Raises:
         KeyRefused: The key set is larger than others would read.
         PublishRefused: As :func:`cardsign.publish.publication.check_cards`, ``publish.statements``,
-            ``publish.release_behind``, ``publish.unlisted``.
+            ``publish.release_behind``, ``publish.unlisted``; ``publish.extended``: an extended card
+            would go silently, while the public card declares one.
         UsageFault: ``publish.audience_name``; ``publish.other_publisher``.
         FileFault: ``publish.other_publisher`` where the directory holds anything else.
         ServeFault: ``serve.newer_format``.
@@ -375,6 +384,8 @@ def publish_generation(
     check_cards(cards, keys, now)
     with _locked(directory, writes=writes):
         newest = newest_generation(directory)
+        if newest is not None and not drops_others:
+            _refuse_to_drop(newest, documents)
         published = statements_in(newest)
         if published is None or issued is None:  # else only their history counts
             check_publisher(newest, documents.publisher, directory)
@@ -386,6 +397,16 @@ def publish_generation(
         files = {**cards, JWKS_FILE: keys.to_bytes()} | (statements.files() if statements else {})
         generation = Generation(0, now, documents.max_age, files, publisher=documents.publisher)
         return _commit(directory, generation, newest, writes=writes)
+
+
+def _refuse_to_drop(newest: Generation, documents: Documents) -> None:
+    """Refuse to publish an extended card no longer, while the public card declares one."""
+    missing = [audience for audience in newest.extended if audience not in documents.extended]
+    if missing and declares_extended_card(Card.from_bytes(documents.card).document):
+        message = f"the extended card of audience {missing[0]} is published, and is not named now"
+        hint = "Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
+        hint += "named: --drop-others."
+        raise PublishRefused("publish.extended", message, hint=hint)
 
 
 def publish_statements(

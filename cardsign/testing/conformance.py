@@ -1,7 +1,7 @@
 """Cases of attacks and of honest cards, put to anybody's verifier: ``cardsign conformance``.
 
 A case here needs a card, keys and the origin of the issuer alone. What takes statements, locks, a
-memory or a network stands in the same files, and is left out and counted.
+memory or a network stands in the same files, and is left out and listed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, read_bytes
@@ -69,12 +69,13 @@ class ConformanceReport:
     Attributes:
         cases: How many were put to it.
         wrong: What it got wrong, by case.
-        left_out: How many cases need more than a card, keys and an origin, by what they need.
+        left_out: The names of cases that need more than a card, keys and an origin, by what they
+            need.
     """
 
     cases: int
     wrong: Mapping[str, str]
-    left_out: Mapping[str, int]
+    left_out: Mapping[str, list[str]]
 
     @property
     def exit_status(self) -> int:
@@ -86,17 +87,19 @@ class ConformanceReport:
         for name, problem in self.wrong.items():
             yield f"wrong: {name}: {problem}"
         yield f"{self.cases - len(self.wrong):,} of {self.cases:,} cases are right"
-        needs = ", ".join(f"{count:,} need {need}" for need, count in self.left_out.items())
-        yield f"left out: {needs or 'none'}"
+        needs = ", ".join(f"{len(names):,} need {need}" for need, names in self.left_out.items())
+        yield f"left out: {f'{needs}; --json lists them' if needs else 'none'}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as JSON."""
         wrong = [{"case": name, "problem": text} for name, text in self.wrong.items()]
-        return {"cases": self.cases, "wrong": wrong, "left_out": dict(self.left_out)}
+        counts = {need: len(names) for need, names in self.left_out.items()}
+        view = {"cases": self.cases, "wrong": wrong, "left_out": counts}
+        return view | {"left_out_cases": dict(self.left_out)}
 
 
-def read_cases(folder: Path) -> tuple[list[ConformanceCase], Counter[str]]:
-    """Return the cases of a folder, and how many it leaves out, by what they need.
+def read_cases(folder: Path) -> tuple[list[ConformanceCase], dict[str, list[str]]]:
+    """Return the cases of a folder, and the names of those that it leaves out, by their needs.
 
     Args:
         folder: ``tests`` of a checkout of cardsign: its ``attacks`` and ``vectors/cards``.
@@ -105,18 +108,20 @@ def read_cases(folder: Path) -> tuple[list[ConformanceCase], Counter[str]]:
         UsageFault: ``usage.invalid``: there are no cases, or a file is none of the corpus.
         FileFault: A file is a link, device or pipe, too long, or cannot be read.
     """
-    cases_and_needs: list[ConformanceCase | str] = []
+    cases, left_out = list[ConformanceCase](), defaultdict[str, list[str]](list)
     for place, read in (("vectors/cards", _read_vector), ("attacks", _read_attack)):
         for path in sorted((folder / place).glob("*.json")):
             try:
                 document = json.loads(read_bytes(path, max_bytes=MAX_INPUT_BYTES, plain=True))
-                cases_and_needs += read(path.stem, document)
+                for name, case in read(path.stem, document):
+                    if isinstance(case, ConformanceCase):
+                        cases.append(case)
+                    else:
+                        left_out[case].append(name)
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
                 message = "this is not a file of the corpus"
                 hint = "See tests/attacks/README.md and tests/vectors/README.md."
                 raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
-    cases = [case for case in cases_and_needs if isinstance(case, ConformanceCase)]
-    left_out = Counter(need for need in cases_and_needs if isinstance(need, str))
     if not cases:
         hint = "Name the folder tests of a checkout of cardsign."
         raise UsageFault("usage.invalid", "it holds no cases", path=str(folder), hint=hint)
@@ -177,25 +182,33 @@ def _find_problem(words: list[str], folder: Path, numbered: tuple[int, Conforman
 # The cases, as tests/vectors/README.md and tests/attacks/README.md describe them.
 
 
-def _read_vector(name: str, vector: Mapping[str, Any]) -> Iterator[ConformanceCase | str]:
+#: A case by its name; or what it needs beyond a card, keys and an origin.
+_NamedCase: TypeAlias = tuple[str, ConformanceCase | str]
+
+
+def _read_vector(stem: str, vector: Mapping[str, Any]) -> Iterator[_NamedCase]:
     """Yield the case of a card under the readings of A2A that sign all of a card."""
+    name = f"cards/{stem}"
     if set(vector["accepted_profiles"]) != set(ACCEPTED["full"]):
-        yield "signatures that leave parts of a card out"
+        yield name, "signatures that leave parts of a card out"
         return
     card, keys = base64.b64decode(vector["card_base64"]), json.dumps(vector["jwks"]).encode()
     is_trusted = vector["expect"]["verdict"] == "trusted"
-    yield ConformanceCase(f"cards/{name}", card, keys, _ORIGIN, is_trusted)
+    yield name, ConformanceCase(name, card, keys, _ORIGIN, is_trusted)
 
 
-def _read_attack(name: str, attack: Mapping[str, Any]) -> Iterator[ConformanceCase | str]:
+def _read_attack(stem: str, attack: Mapping[str, Any]) -> Iterator[_NamedCase]:
     """Yield an attack in its variants, and its honest twins."""
-    yield from ("a network" for _ in attack.get("transcripts", ()))
+    yield from (
+        (f"{stem}/{members['id']}", "a network") for members in attack.get("transcripts", ())
+    )
     for members in attack["cases"]:
-        yield _read_case(name, attack["files"], members)
+        name = f"{stem}/{members['id']}"
+        yield name, _read_case(name, attack["files"], members)
 
 
 def _read_case(
-    stem: str, files: Mapping[str, Description], members: Mapping[str, Any]
+    name: str, files: Mapping[str, Description], members: Mapping[str, Any]
 ) -> ConformanceCase | str:
     """Return a case of an attack, or what it needs beyond a card, keys and an origin."""
     step = members["steps"][0]
@@ -210,7 +223,7 @@ def _read_case(
     described, (keys, origin) = step["card"], plain
     card = describe_bytes(files, files[described] if isinstance(described, str) else described)
     jwks, is_trusted = json.dumps({"keys": keys}).encode(), members["kind"] == "twin"
-    return ConformanceCase(f"{stem}/{members['id']}", card, jwks, origin, is_trusted)
+    return ConformanceCase(name, card, jwks, origin, is_trusted)
 
 
 def _read_plain_policy(policy: bytes) -> tuple[list[Any], str] | None:

@@ -110,7 +110,7 @@ def differences(written: Results, found: Results) -> Iterator[str]:
 
 def parts(
     cases: Sequence[ConformanceCase],
-    left_out: Mapping[str, int],
+    left_out: Mapping[str, Sequence[str]],
     results: Results,
     versions: Mapping[str, str],
 ) -> dict[str, list[str]]:
@@ -126,7 +126,7 @@ def parts(
         accepted = f"{sum(wrong.get(case) == ATTACK_TRUSTED for case in hostile)} of {len(hostile)}"
         refused = f"{sum(case in wrong for case in honest)} of {len(honest)}"
         table.append(line(name, versions[name], accepted, refused))
-    needs = ", ".join(f"{count:,} need {need}" for need, count in left_out.items())
+    needs = ", ".join(f"{len(names):,} need {need}" for need, names in left_out.items())
     return {
         "all cases": [*ours, "", *table],
         "by attack": [*_by_attack(hostile, results)],

@@ -48,7 +48,7 @@ def test_what_the_peer_learns() -> None:
 
 @each_case(__file__, "refused", "code", "status", "fields", "hint")
 def test_refused(code: str, status: str, fields: dict[str, str], hint: str) -> None:
-    """By its code, with what to do, and not a word of the answer or target of it repeated."""
+    """By its code, with what to do, and of the answer no word but where it leads is repeated."""
     fields = {name: value.replace("LONG", SECRET * 20_000) for name, value in fields.items()}
     answer = http(SECRET.encode(), status=f"{status} {SECRET}", **fields)
     with serving(answer) as peer, pytest.raises(FetchFailed) as refused:
