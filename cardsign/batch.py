@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from cardsign.errors import LocalFault, UsageFault, require
@@ -56,21 +57,16 @@ def verify_many(
         return
     work, size = partial(_work, pickle.dumps(verify)), min(CHUNK, len(cards) // AHEAD + 1)
     tasks: deque[futures.Future[list[Any]]] = deque()
-    processes = partial(futures.ProcessPoolExecutor, jobs, initializer=_begin_work)
-    with _cluster(cluster) if cluster else processes() as pool:
+    with _cluster(cluster, work) if cluster else _processes(jobs, work) as submit:
         try:
             for start in range(0, len(cards), size):
-                read = [read_data(*card) for card in cards[start : start + size]]
-                tasks.append(pool.submit(work, read))
+                tasks.append(submit([read_data(*card) for card in cards[start : start + size]]))
                 if len(tasks) > AHEAD:
                     yield from tasks.popleft().result()
             for task in tasks:
                 yield from task.result()
-        except futures.BrokenExecutor as exc:
-            tasks.clear()  # the pool itself marks the others as failed
-            raise LocalFault("internal.ended", "a worker was killed") from exc
         finally:
-            for task in tasks:  # of a reader who has left
+            for task in tasks:  # of a reader who has left, or whose run has ended
                 task.cancel()
 
 
@@ -78,22 +74,61 @@ def verify_many(
 _unpickled: Final = lru_cache(1)(pickle.loads)
 
 
-#: Set in a worker by Ctrl-C. A worker that died of it in the middle of an answer would leave its
-#: parent waiting for the rest.
+#: Set in a worker by Ctrl-C.
 _stopped: Final = Event()
+#: Cards that were read, and the results on them.
+Task: TypeAlias = Sequence[tuple[str, Data]]
+Work: TypeAlias = Callable[[Task], list[Any]]
 
 
-def _work(sent: bytes, cards: Sequence[tuple[str, Data]]) -> list[Any]:
+def _work(sent: bytes, cards: Task) -> list[Any]:
     verify, results = _unpickled(sent), []
     for card in cards:
         if _stopped.is_set():
-            raise KeyboardInterrupt
+            raise SystemExit
         results.append(verify(*card))
     return results
 
 
-def _begin_work() -> None:
-    """Let a worker stop after its card at Ctrl-C, and end with its parent, however that ends."""
+@contextmanager
+def _processes(count: int, work: Work) -> Iterator[Callable[[Task], futures.Future[list[Any]]]]:
+    """Yield what hands a task to the next worker process that is free.
+
+    Each has a pipe and a thread of its own. The pools of the standard library have one pipe for
+    all answers, and wait for ever for the rest of an answer whose worker was killed.
+    """
+    from multiprocessing import Pipe, Process
+
+    idle, workers = SimpleQueue[Any](), list[Process]()
+
+    def ask(task: Task) -> list[Any]:
+        connection = idle.get()
+        try:
+            connection.send(task)
+            results: list[Any] = connection.recv()
+        except (EOFError, OSError) as exc:
+            raise LocalFault("internal.ended", "a worker was killed") from exc
+        finally:
+            idle.put(connection)
+        return results
+
+    try:
+        for _ in range(count):
+            connection, remote = Pipe()
+            workers.append(Process(target=_answer, args=(remote, work), daemon=True))
+            workers[-1].start()
+            remote.close()
+            idle.put(connection)
+        with futures.ThreadPoolExecutor(count) as pool:
+            yield lambda task: pool.submit(ask, task)
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.join()
+
+
+def _answer(connection: Any, work: Work) -> None:
+    """Answer tasks, until Ctrl-C after the card in hand, or the end of the parent."""
     from multiprocessing import parent_process
 
     def end_with_parent() -> None:
@@ -103,6 +138,8 @@ def _begin_work() -> None:
 
     signal.signal(signal.SIGINT, lambda *_: _stopped.set())
     Thread(target=end_with_parent, daemon=True).start()
+    while True:
+        connection.send(work(connection.recv()))
 
 
 #: Seconds to wait for the scheduler of a cluster, and for its first worker.
@@ -110,7 +147,7 @@ PATIENCE: Final = 20
 
 
 @contextmanager
-def _cluster(url: str) -> Iterator[futures.Executor]:
+def _cluster(url: str, work: Work) -> Iterator[Callable[[Task], futures.Future[list[Any]]]]:
     parts = urlsplit(url)
     is_here = parts.scheme == "tcp" and is_this_machine(parts.hostname or "")
     if not is_here and (parts.scheme != "tls" or not parts.hostname):
@@ -126,6 +163,6 @@ def _cluster(url: str) -> Iterator[futures.Executor]:
     try:
         with dask.Client(url, security=security, timeout=PATIENCE, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=PATIENCE)
-            yield client.get_executor(pure=False)
+            yield partial(client.get_executor(pure=False).submit, work)
     except (OSError, RuntimeError, dask.CancelledError, dask.KilledWorker) as exc:
         raise LocalFault("cluster.unreachable", str(exc)[:200], path=url) from exc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +15,9 @@ from cardsign.card.document import Card, current_interfaces
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, InputRefused, LocalFault, UsageFault
 from cardsign.files import file_fault, leads_outside, read_bytes, walk
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.trust.policy import Policy, Subject
-from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements, sort_statement
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
@@ -46,7 +48,7 @@ def list_cards(names: Iterable[str]) -> list[tuple[str, str]]:
 
     Each is a name and a folder, as :func:`read_card` takes them.
 
-    Statements and key sets of an exported site are left out, and links to folders.
+    Statements are left out, the key sets of an exported site, and links to folders.
 
     Raises:
         UsageFault: ``usage.invalid``: a folder holds no card.
@@ -59,8 +61,8 @@ def list_cards(names: Iterable[str]) -> list[tuple[str, str]]:
             continue
         below = sorted(_cards_below(str(Path(name))))
         if not below:
-            hint = "Name a folder that holds cards, or name the cards."
-            raise UsageFault("usage.invalid", "the folder holds no *.json", path=name, hint=hint)
+            hint = "Name a folder that holds cards (*.json), or name the cards."
+            raise UsageFault("usage.invalid", "the folder holds no card", path=name, hint=hint)
         cards += ((path, name) for path in below)
     return cards
 
@@ -72,9 +74,18 @@ def _cards_below(folder: str) -> Iterator[str]:
     for place, _, files in walk(folder, onerror=unreadable):
         for path in (os.path.join(place, entry) for entry in files):
             url_path = path.replace(os.sep, "/")
-            is_statement = STATEMENTS_PATH in url_path or url_path.endswith(JWKS_PATH)
-            if url_path.lower().endswith(".json") and not is_statement:
+            is_exported = STATEMENTS_PATH in url_path or url_path.endswith(JWKS_PATH)
+            if url_path.lower().endswith(".json") and not (is_exported or _is_statement(path)):
                 yield path
+
+
+def _is_statement(path: str) -> bool:
+    """Return whether a file is a statement; of one without such a name it is not asked."""
+    if any(word in path for word in ("statement", "keyset", "release")):
+        with suppress(InputRefused, LocalFault):
+            sort_statement(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES, is_found=True))
+            return True
+    return False
 
 
 # The verdict on one of them.

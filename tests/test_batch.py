@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,12 @@ def test_a_missing_policy_is_told(
     assert report.reasons[0].message.startswith("there is no policy") is is_told
 
 
+def send_a_piece(connection: Connection, answer: bytes) -> None:
+    """Send a beginning, and die."""
+    os.write(connection.fileno(), answer[:9])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 class Deadly(Verifier):
     """A verifier to which some cards do something, by what they are called."""
 
@@ -129,6 +136,8 @@ class Deadly(Verifier):
             raise ZeroDivisionError("oh")
         if b"killed" in data and multiprocessing.parent_process() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
+        if b"cut short" in data:
+            Connection._send = send_a_piece  # type: ignore[attr-defined]
         if b"deadly once" in data:
             with contextlib.suppress(FileExistsError), open(os.environ["FLAG"], "x"):
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -163,9 +172,10 @@ def test_what_ends_one_card_ends_no_other(many: Callable[..., Iterator[Outcome]]
     assert {*results.values()} == {"trusted"}
 
 
-def test_a_killed_worker_ends_the_run(many: Callable[..., Iterator[Outcome]]) -> None:
+@pytest.mark.parametrize("word", ["killed", "cut short"])
+def test_a_killed_worker_ends_the_run(word: str, many: Callable[..., Iterator[Outcome]]) -> None:
     """After the cards that were done; none that was not is called so."""
-    words = [*(f"w{number}" for number in range(400)), "killed", *"abc"]
+    words = [*(f"w{number}" for number in range(400)), word, *"abc"]
     outcomes: list[Outcome] = []
     with pytest.raises(LocalFault, match="a worker was killed") as ended:
         outcomes.extend(many(*words))
@@ -188,13 +198,10 @@ def test_workers_end_with_the_process_that_began_them() -> None:
     """It was killed: nobody would end them, nor whoever waits for what they may still print."""
     script = """if True:
         import time
-        from concurrent.futures import ProcessPoolExecutor
-        from cardsign.batch import _begin_work
-        with ProcessPoolExecutor(2, initializer=_begin_work) as pool:
-            begun = [pool.submit(time.sleep, 0) for _ in range(2)]
-            begun[0].result()
-            print("begun", flush=True)
-            time.sleep(120)
+        from cardsign.batch import verify_many
+        results = verify_many([("absent", "")] * 9, "{}{}".format, jobs=2)
+        print(next(results) and "begun", flush=True)
+        time.sleep(120)
     """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

@@ -85,7 +85,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 
     Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
     path it means /.well-known/agent-card.json, or else the legacy path. Of a folder each *.json
-    below it is verified.
+    below it is verified, but for statements.
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
     cards, the first of 2, 1, 3, 0 that occurs counts; --json then prints JSON Lines.

@@ -113,7 +113,7 @@ def read_supplied(statements: Statements) -> SuppliedStatements:
         supplied = NO_STATEMENTS
         for data in statements:
             try:
-                supplied = supplied.joined(_sort_statement(data))
+                supplied = supplied.joined(sort_statement(data))
             except InputRefused:  # a peer's: the verdict says what is wrong with it
                 supplied = supplied.joined(SuppliedStatements((data,)))
         return supplied
@@ -136,14 +136,14 @@ def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
         if not path.is_dir():
             with of_the_user(str(path)):
                 data = read_bytes(path, max_bytes=MAX_INPUT_BYTES)
-                statements = statements.joined(_sort_statement(data))
+                statements = statements.joined(sort_statement(data))
             continue
         below = (Path(place, name) for place, _, names in walk(path) for name in names)
         files, listed = sorted(file for file in below if file.suffix == ".json"), NO_STATEMENTS
         for file in files[:MAX_FILES]:
             with suppress(InputRefused):
                 data = read_bytes(file, max_bytes=MAX_INPUT_BYTES, is_found=True)
-                listed = listed.joined(_sort_statement(data))
+                listed = listed.joined(sort_statement(data))
         if listed == NO_STATEMENTS:
             message = f"there is no statement among the first {MAX_FILES} files (*.json) here"
             raise UsageFault("usage.conflict", message, path=str(path))
@@ -151,7 +151,12 @@ def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
     return statements
 
 
-def _sort_statement(untrusted_bytes: bytes) -> SuppliedStatements:
+def sort_statement(untrusted_bytes: bytes) -> SuppliedStatements:
+    """Return a statement as what it says it is; it is not verified.
+
+    Raises:
+        StatementRefused: It is neither a keyset nor a release statement.
+    """
     try:  # which of the two statements it says it is; its reader holds it to that
         read_envelope(untrusted_bytes, TYP_KEYSET)
     except StatementRefused as refusal:
