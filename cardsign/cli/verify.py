@@ -488,12 +488,13 @@ def call(url: str, text: str | None, **options: Any) -> int:
 def _say_next_step(reply: Reply, *, is_asked_for: bool) -> None:
     """Say in which state a task is that goes on, and with which options it is continued."""
     task, step = f"--task {_id(reply.task)}", ""
+    waits_for_input = reply.state.endswith("_INPUT_REQUIRED")
+    if waits_for_input:
+        context = f" --context {_id(reply.context)}" if reply.context else ""
+        step = f"; answer it by the same command with {task}{context}"
     if reply.state and not reply.state.endswith("_COMPLETED"):
-        if reply.state.endswith("_INPUT_REQUIRED"):
-            context = f" --context {_id(reply.context)}" if reply.context else ""
-            step = f"; answer it by the same command with {task}{context}"
         say(f"task {safe(reply.task)} is {reply.state}{step}")
-    if not reply.is_final and not is_asked_for:
+    if not reply.is_final and not waits_for_input and not is_asked_for:
         say(f"the answer ended before the task did: the same command with {task} --get asks again")
 
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -40,6 +40,7 @@ from a2a.client.errors import AgentCardResolutionError
 from a2a.client.interceptors import AfterArgs, BeforeArgs
 from a2a.helpers import get_artifact_text, get_message_text, new_text_message
 from a2a.utils import errors
+from google.protobuf.json_format import Error as ProtobufError
 
 STREAM_SECONDS: Final = 3600.0  # for one stream of events: a long task
 IDLE_SECONDS: Final = 60.0  # without a byte; servers of streams send a comment every 15 s or so
@@ -49,7 +50,12 @@ MAX_TEXT_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
 METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
 
 _PREFIX: Final = "TASK_STATE_"
-_ONGOING: Final = ("", "UNSPECIFIED", "SUBMITTED", "WORKING")
+_FINAL: Final = ("COMPLETED", "FAILED", "REJECTED", "CANCELED")  # A2A 1.0 4.1.3
+# What the SDK raises. It converts what a peer sends without looking, hence Python's own.
+_OF_THE_SDK: Final = (
+    *(errors.A2AError, httpx.HTTPError, ProtobufError, StopAsyncIteration),
+    *(ValueError, TypeError, LookupError, AttributeError, RecursionError),
+)
 # Errors of A2A that an agent answers with a status of HTTP; a 404 without a body is not one.
 _OF_THE_AGENT: Final = (
     errors.TaskNotFoundError,
@@ -68,7 +74,7 @@ class Reply:
         state: Of the task, as the SDK spells it; empty where there is none.
         task: Its id; empty where there is none.
         context: Of the conversation; may be empty.
-        is_final: A message, or a task that goes on no more; else there may be more to come.
+        is_final: A message, or a task that has ended; one that waits for the user has not.
         unshown: How many parts are no text: files, data.
     """
 
@@ -168,20 +174,22 @@ class Call:
             FetchFailed: The peer could not be asked, or must not be.
         """
 
-        async def send(client: Client) -> Reply:
-            question = new_text_message(
-                text, role=types.Role.ROLE_USER, task_id=task or None, context_id=context or None
-            )
-            request = types.SendMessageRequest(message=question)
-            async with aclosing(client.send_message(request)) as answers:
-                answer = await anext(answers)
-            if answer.HasField("task"):
-                return _reply(answer.task)
-            message = answer.message
-            unshown = _count_unshown(message.parts)
-            return Reply(get_message_text(message), context=message.context_id, unshown=unshown)
+        question = new_text_message(
+            text, role=types.Role.ROLE_USER, task_id=task or None, context_id=context or None
+        )
+        request = types.SendMessageRequest(message=question)
 
-        return await self._run(send)
+        async def send(client: Client) -> types.StreamResponse:
+            async with aclosing(client.send_message(request)) as answers:
+                return await anext(answers)
+
+        answer = await self._ask(send)
+        if answer.HasField("task"):
+            return self._masked(_reply(answer.task))
+        message = answer.message
+        unshown = _count_unshown(message.parts)
+        reply = Reply(get_message_text(message), context=message.context_id, unshown=unshown)
+        return self._masked(reply)
 
     async def ask_task(self, task: str, *, cancel: bool = False) -> Reply:
         """Ask for the present state of a task, or cancel it.
@@ -190,35 +198,37 @@ class Call:
         ``call.error``.
         """
 
-        async def ask(client: Client) -> Reply:
+        async def ask(client: Client) -> types.Task:
             if cancel:
-                answer = await client.cancel_task(types.CancelTaskRequest(id=task))
-            else:
-                answer = await client.get_task(types.GetTaskRequest(id=task))
-            if answer.id != task:
-                message = "the agent answered about another task than it was asked"
-                raise CallFailed("call.error", message)
-            return _reply(answer)
+                return await client.cancel_task(types.CancelTaskRequest(id=task))
+            return await client.get_task(types.GetTaskRequest(id=task))
 
-        return await self._run(ask)
+        answer = await self._ask(ask)
+        if answer.id != task:
+            raise CallFailed(
+                "call.error", "the agent answered about another task than it was asked"
+            )
+        return self._masked(_reply(answer))
 
-    async def _run(self, work: Callable[[Client], Awaitable[Reply]]) -> Reply:
-        """Make one call by a client of its own, within a time."""
-        header = self.header
+    async def _ask(self, ask: Callable[[Client], Awaitable[Any]]) -> Any:
+        """Return what the SDK makes of the answer to one call by a client of its own."""
         try:
             async with self.client(streaming=False) as client:
-                reply = await work(client)
-            if header is None:
-                return reply
-            text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
-            return replace(reply, text=text, task=task, context=context)
+                return await ask(client)
         except AgentCardResolutionError as exc:
             failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
         except CardsignError:
             raise
-        except Exception as exc:  # noqa: BLE001  the boundary: the SDK converts answers unchecked
-            failure = _failure(exc, self.endpoint, header)
+        except _OF_THE_SDK as exc:
+            failure = _failure(exc, self.endpoint, self.header)
         raise failure  # outside: an error of the SDK's holds the request, and so its headers
+
+    def _masked(self, reply: Reply) -> Reply:
+        header = self.header
+        if header is None:
+            return reply
+        text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
+        return replace(reply, text=text, task=task, context=context)
 
     @asynccontextmanager
     async def client(
@@ -383,7 +393,7 @@ def _reply(task: types.Task) -> Reply:
         state,
         task.id,
         task.context_id,
-        is_final=state.removeprefix(_PREFIX) not in _ONGOING,
+        is_final=state.removeprefix(_PREFIX) in _FINAL,
         unshown=_count_unshown(parts or task.status.message.parts),
     )
 
