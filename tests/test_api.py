@@ -209,7 +209,7 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "two dicts to compare": (lambda: D.diff_cards(CARD, CARD), "Path('old.json').read_bytes()"),
     "a misspelt argument": (
         lambda: V(SIGNED, policy=POLICY, isuer="tides"),
-        "unexpected keyword argument 'isuer'",
+        "unexpected keyword argument 'isuer'; did you mean 'issuer'?",
     ),
     "a time as text": (lambda: V(SIGNED, jwks=KEYS, now="2026-01-01"), "datetime.now(UTC)"),
     "a historic time as a number": (

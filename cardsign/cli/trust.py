@@ -27,7 +27,7 @@ from cardsign.trust.policy import (
     Policy,
     TrustedIssuer,
     load_policy,
-    parse_jwks_url,
+    parse_peer_url,
 )
 from cardsign.trust.session import user_cache
 from cardsign.trust.walk import Ask, SuppliedStatements, load_statements
@@ -126,6 +126,8 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
         message = f"{safe(who)!r} is a name: --origin goes with it, and --name with a URL"
         raise UsageFault("usage.conflict", message, hint=hint)
     with of_the_user("--origin"):
+        for text in origins:
+            parse_peer_url(text)
         places = [parse_place(text) for text in origins]
     # Below a path it is unknown where the card is.
     cards = [str(url)] if url else [f"{place}/" for place in places if place.prefix == "/"]
@@ -155,7 +157,7 @@ def _propose(
         return enrolment.propose_keys(frame.read_jwks(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
-            return enrolment.Proposal(parse_jwks_url(jwks_url))
+            return enrolment.Proposal(parse_peer_url(jwks_url))
     return enrolment.propose_published(url.origin, ask, policy=policy, roots=roots, now=now)
 
 

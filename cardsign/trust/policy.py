@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network
@@ -51,8 +51,8 @@ class KeysAnchor:
             raise UsageFault("policy.malformed", message)
 
 
-def parse_jwks_url(untrusted_text: str) -> Url:
-    """Read a URL of keys, and refuse one on the way from which they could be changed.
+def parse_peer_url(untrusted_text: str) -> Url:
+    """Read a URL that a peer is asked for, and refuse one whose answer anybody could change.
 
     Raises:
         CardRefused: ``card.interface_url``.
@@ -182,16 +182,21 @@ class TrustedIssuer:
     only: tuple[ProfileName, ...] = ()
 
     def __post_init__(self) -> None:
-        accepted = set(ACCEPTED.get(self.accept, ()))
-        is_known = set(self.profiles) <= accepted and set(self.algorithms) <= set(ALGORITHMS)
-        if not (is_known and self.profiles and self.algorithms):
-            message = f"{self.name!r} accepts nothing, or what cannot be accepted"
-            raise UsageFault("policy.malformed", message)
+        self._check("accept", (self.accept,), ACCEPTED)
+        self._check("only", self.profiles, ACCEPTED[self.accept])
+        self._check("algorithms", self.algorithms, ALGORITHMS)
+
+    def _check(self, member: str, values: Sequence[object], choices: Iterable[str]) -> None:
+        names = tuple(choices)
+        for value in values or (None,):
+            if value not in names:
+                message = f"{member} of {self.name!r} takes {', '.join(names)}, not {value!r}"
+                raise UsageFault("policy.malformed", message + closest(value, names))
 
     @cached_property
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles whose signatures count."""
-        return self.only or ACCEPTED.get(self.accept, ())
+        return self.only or ACCEPTED[self.accept]
 
 
 @dataclass(frozen=True)  # without slots: what it looks up by is made once
@@ -268,7 +273,7 @@ class Policy:
                 ``http://`` and is not of this machine.
             UsageFault: As for :class:`TrustedIssuer`.
         """
-        anchor, place = parse_jwks_url(url), Place(parse_origin(origin))
+        anchor, place = parse_peer_url(url), Place(parse_origin(origin))
         issuer = TrustedIssuer(name or place.origin.host, anchor, (place,), accept, "waived")
         return cls((issuer,))
 

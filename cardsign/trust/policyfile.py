@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_network
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast, get_args
 
@@ -21,6 +22,7 @@ from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.errors import CardRefused, CardsignError, FileFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
+from cardsign.findings import MAX_OF_CODE, Place
 from cardsign.jose.jwk import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
@@ -41,7 +43,7 @@ from cardsign.trust.policy import (
     Peer,
     Policy,
     TrustedIssuer,
-    parse_jwks_url,
+    parse_peer_url,
 )
 from cardsign.urls import Origin, Url, parse_origin, parse_place, without_userinfo
 
@@ -108,6 +110,11 @@ def _proxy(text: str) -> Origin:
     raise ValueError(f"names {without_userinfo(text)!r}. Write a proxy as http://host:port")
 
 
+def _card(text: str) -> str:
+    parse_peer_url(text)
+    return text
+
+
 def _read_key(jwk: dict[str, Any]) -> PublicKey:
     return PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS))
 
@@ -166,7 +173,7 @@ class AnchorTable(Table):
     keyset: KeysetPin | None = None
     roots: RootSet | None = None
     keys: Annotated[list[PinnedKey], Field(min_length=1, max_length=MAX_LISTED)] | None = None
-    jwks: Annotated[str, _read_by(parse_jwks_url)] | None = None
+    jwks: Annotated[str, _read_by(parse_peer_url)] | None = None
 
 
 def _anchor(table: AnchorTable) -> Anchor:
@@ -201,7 +208,7 @@ class IssuerTable(Table):
     )
     require: list[Holder] = Field(default=[], max_length=MAX_SIGNATURES)
     freshness: Freshness = "required"
-    cards: list[str] = Field(default=[], max_length=MAX_LISTED)
+    cards: list[Annotated[str, _read_by(_card)]] = Field(default=[], max_length=MAX_LISTED)
     peer: Peer = "required"
     networks: list[Annotated[str, _read_by(_network)]] = Field(default=[], max_length=MAX_NETWORKS)
     proxy: Annotated[str, _read_by(_proxy)] | None = None
@@ -247,17 +254,17 @@ def parse_policy(data: bytes, *, source: str = POLICY_FILE, is_own: bool = True)
         UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line.
     """
     file = read_settings(data, Path(source), TrustFile, code="policy.malformed")
-    for at, code, message, hint in _list_problems(file, is_own):
-        line = line_of(find_lines(data.decode()), at)
-        raise UsageFault(code, message, path=source, line=line, hint=hint)
+    if located := [*islice(_list_faults(file, is_own), MAX_OF_CODE)]:
+        lines = find_lines(data.decode())
+        for location, fault in located:
+            fault.finding = replace(fault.finding, place=Place(source, line_of(lines, location)))
+        first, *others = (fault for _, fault in located)
+        first.others = tuple(fault.finding for fault in others)
+        raise first
     return Policy(tuple(table.issuer() for table in file.issuer), **vars(file.limits))
 
 
-#: A mistake in the file: its place, its code, a message, and a hint.
-Problem: TypeAlias = tuple[Location, str, str, str]
-
-
-def _list_problems(file: TrustFile, is_own: bool) -> Iterator[Problem]:
+def _list_faults(file: TrustFile, is_own: bool) -> Iterator[tuple[Location, UsageFault]]:
     """Yield members that only a named policy may have, and entries that contradict each other."""
     owners: dict[object, int] = {}
     for index, issuer in enumerate(file.issuer):
@@ -267,18 +274,19 @@ def _list_problems(file: TrustFile, is_own: bool) -> Iterator[Problem]:
                 message = f"`{member}` of {name!r} may stand only in a policy that you name, "
                 message += "and this one was found in the working directory"
                 hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-                yield (*at, member), "config.not_allowed", message, hint
+                yield (*at, member), UsageFault("config.not_allowed", message, hint=hint)
         places: list[tuple[Location, object]] = [(("name",), name)]
         places += [(("origins", nth), place) for nth, place in enumerate(issuer.origins)]
         for place, value in places:
             if owners.setdefault(value, index) != index:
                 hint = "Give each its own name and places, such as https://host/agents/NAME/. "
                 hint += "To replace one: cardsign trust remove NAME, then add it again."
-                yield (*at, *place), "policy.malformed", f"two issuers have {str(value)!r}", hint
+                message = f"two issuers have {str(value)!r}"
+                yield (*at, *place), UsageFault("policy.malformed", message, hint=hint)
         if issuer.proxy is not None and issuer.networks:
             hint = "A proxy looks up the names of hosts itself, so leave `networks` out."
             message = "`proxy` and `networks` exclude one another"
-            yield (*at, "proxy"), "policy.malformed", message, hint
+            yield (*at, "proxy"), UsageFault("policy.malformed", message, hint=hint)
 
 
 # Edits.

@@ -210,7 +210,8 @@ class Session:
         """Fill in what the newest keyset and the newest release say."""
         releases = self._walk(trust, anchor, statements, now)
         if self.keyset is None:
-            trust.blocks.append(Finding("trust.no_keys", "no keyset statement can be accepted"))
+            no_keys = Finding("trust.no_keys", "no keyset statement can be accepted")
+            trust.blocks += (*trust.notes, no_keys)  # the causes first
             return
         trust.keyset = keyset = self.keyset
         self.release, trust.revoked, contested = choose_release(

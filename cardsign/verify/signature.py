@@ -23,10 +23,11 @@ Rules V and threats are those of ``docs/concepts/threat-model.md``, decisions E 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from cardsign.card.document import TOKEN_CLAIMS, check_interfaces, check_is_agent_card
 from cardsign.card.extensions import ExtendedMarker, find_marker
@@ -48,9 +49,9 @@ from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
 from cardsign.times import MAX_TIME, minute, utc
-from cardsign.trust.policy import Policy, Subject, TrustedIssuer, parse_known_url
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer, parse_known_url
 from cardsign.trust.session import IssuerTrust
-from cardsign.urls import may_stand_at, parse_origin
+from cardsign.urls import Url, may_stand_at, parse_origin
 from cardsign.verify.report import Answer, Answers, SignatureReport, SignatureVerdict, some_of
 
 
@@ -153,8 +154,16 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
         kids = [short_kid(key.public.kid) for key in trust.keys] if trust is not None else []
         accepted = f"; accepted are {some_of(kids, len(kids))}" if kids else ""
         message = f"no accepted key has the kid {kid!r}{accepted}"
+        hint = _OTHER_KEYS.get(type(trust.issuer.anchor), "") if trust is not None else ""
     reason = Finding(code, message, Place(f"/signatures/{index}"), fix=hint)
     return _worthless(index, entry, verdict, reason, answers)
+
+
+#: What to do about an unknown key, where that is not what codes.toml says of pinned keys.
+_OTHER_KEYS: Final[Mapping[type, str]] = {
+    KeysetAnchor: "A newer keyset may list it: verify the URL of the card, or give --statements.",
+    Url: "The key set at the issuer's URL lacks it: ask the issuer whether the key is its own.",
+}
 
 
 def matching_payload(
@@ -273,7 +282,9 @@ def _why_it_may_not_count(
     message = f"the signature is good, but made by the rule {profile}, which does not count here"
     if leaves.count:
         message += f" and leaves {some_of(leaves.pointers, leaves.count)} unsigned"
-    fix = "" if profile in DEFAULT_PROFILES else "Ask the issuer to sign for served-as-is as well."
+    is_curable = profile in DEFAULT_PROFILES and not issuer.only
+    is_curable = is_curable and not left_open(payload, accept_lossy=True).fails
+    fix = "" if is_curable else "Ask the issuer to sign for served-as-is as well."
     return "other-profile", Finding("sig.other_profile", message, Place(path), fix)
 
 

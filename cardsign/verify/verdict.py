@@ -201,8 +201,8 @@ def _reasons(
         message = "the policy has no trusted issuer for this subject"
         yield Finding("trust.no_anchor", message)
     if best is not None and trust is None:
-        for report in (best, *signatures):
-            yield from report.reasons
+        reasons = (reason for report in (best, *signatures) for reason in report.reasons)
+        yield from (reason for reason in reasons if reason.code != "key.unknown")  # all keys are
     elif best is not None and trust is not None:
         yield from _signed_reasons(payloads, signatures, best, trust)
     if trust is not None:

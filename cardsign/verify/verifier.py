@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from cardsign.card.profiles import Payloads
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import UsageFault, check_type
+from cardsign.errors import UsageFault, check_type, closest
 from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet
 from cardsign.times import ANY_TIME
@@ -329,6 +329,10 @@ class Verifier:
 
         A URL without a path is that of the host's card, as everywhere.
         """
+        known_names = SubjectNames.__annotations__
+        for name in names.keys() - known_names:
+            similar = closest(name, known_names)
+            raise TypeError(f"unexpected keyword argument {name!r}{similar}")
         subject = Subject(**names)
         if subject.url is not None:
             subject = replace(subject, url=card_url(subject.url))

@@ -90,14 +90,7 @@ def test_what_an_entry_says() -> None:
     assert str(proxied.proxy) == "http://proxy.example:3128"
 
 
-AGES = {"keyset_age": 30 * 86400, "release_age": 36 * 3600}
-LIMITS = {
-    "minutes": ('skew = "2m"', {"skew": 120}),
-    "days": ('keyset_age = "30d"\nrelease_age = "36h"', AGES),
-}
-
-
-@pytest.mark.parametrize(("members", "limits"), LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize(("members", "limits"), CASES["limits"].items())
 def test_limits(members: str, limits: dict[str, int]) -> None:
     """Seconds, or a number and its unit."""
     assert parse(f"format = 1\n[limits]\n{members}\n") == Policy(**limits)
