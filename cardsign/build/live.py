@@ -24,7 +24,6 @@ from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 if TYPE_CHECKING:
     from cardsign.net.guarded import McpTransport
 
-_LOG: Final = logging.getLogger(__name__)
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 5000
 SECONDS: Final = 60.0  # for a server in all, the installation of a program by npx or uvx included
@@ -39,7 +38,7 @@ def ask_servers(
     asked: Sequence[str],
     run: Sequence[str],
     settings: FetchSettings = DEFAULT_SETTINGS,
-    say: Callable[[str], object] = _LOG.warning,
+    say: Callable[[str], object] | None = None,
 ) -> tuple[SourceValue, ...]:
     """Ask MCP servers by URL, and run those that are local programs.
 
@@ -75,7 +74,7 @@ def _ask(url: str, settings: FetchSettings) -> SourceValue:
     return _list_tools(server, SourceValue(url), guard=guard)
 
 
-def _run(command: str, say: Callable[[str], object]) -> SourceValue:
+def _run(command: str, say: Callable[[str], object] | None) -> SourceValue:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     try:
