@@ -478,10 +478,8 @@ ORLOJ_SERVER: Final[Mappings] = {
     "provider.organization": ["organization"],
     "provider.url": ["organization_url"],
 }
-#: The kind, namespace and name of a resource.
-_Key: TypeAlias = tuple[str, str, str]
-#: All resources of all sources, in their order.
-_Pool: TypeAlias = dict[_Key, SourceValue]
+#: The resources of all sources by kind and ``NAMESPACE/NAME``, in their order.
+_Pool: TypeAlias = dict[tuple[str, str], SourceValue]
 
 
 def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
@@ -493,23 +491,28 @@ def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
                 if "apiVersion" in document.members or path == source:
                     _add(document, pool)
     system = _choose(pool, draft.options.agent, SourceValue(str(sources[0])))
-    draft.take_members(pool[system], ORLOJ_SYSTEM)
+    draft.take_members(system, ORLOJ_SYSTEM)
     settings: Any = draft.options.settings.orloj.model_dump(mode="json")
     server = SourceValue("cardsign.toml [build.orloj]", settings)
     draft.take_members(server, ORLOJ_SERVER)
     draft.take_authentication(server.get("auth"))
-    is_alone = system[0] == "Agent"
-    for agent in [system] if is_alone else _follow("Agent", system, pool, "spec", "agents"):
-        draft.take_members(pool[agent], ORLOJ_AGENT)
-        draft.take_prompt(pool[agent].get("spec", "prompt"))
-        for tool in _follow("Tool", agent, pool, "spec", "tools"):
-            _take_orloj_tool(pool[tool], tool[2], draft)
+    is_alone = system.text("kind") == "Agent"
+    for agent in [system] if is_alone else _follow("Agent", system, pool, "agents"):
+        draft.take_members(agent, ORLOJ_AGENT)
+        draft.take_prompt(agent.get("spec", "prompt"))
+        for tool in _follow("Tool", agent, pool, "tools"):
+            place = tool.get("metadata", "name")
+            tags = tool.texts("spec", "capabilities") + tool.texts("spec", "operation_classes")
+            draft.take_members(tool, ORLOJ_TOOL, "skills", _name(tool))
+            draft.take_skill(_name(tool), place, tool=_name(tool), tags=tags)
 
 
-def _take_orloj_tool(document: SourceValue, name: str, draft: Draft) -> None:
-    tags = document.texts("spec", "capabilities") + document.texts("spec", "operation_classes")
-    draft.take_members(document, ORLOJ_TOOL, "skills", name)
-    draft.take_skill(name, document.get("metadata", "name"), tool=name, tags=tags)
+def _name(document: SourceValue) -> str:
+    return document.get("metadata").need("the resource", "name")
+
+
+def _namespace(document: SourceValue) -> str:
+    return document.text("metadata", "namespace") or "default"
 
 
 def _add(document: SourceValue, pool: _Pool) -> None:
@@ -519,50 +522,46 @@ def _add(document: SourceValue, pool: _Pool) -> None:
         message = f"apiVersion {version!r} is not read; {API_VERSION} is"
         hint = "Write the resource in that version."
         raise document.get("apiVersion").refuse("build.unsupported", message, hint=hint)
-    namespace = document.text("metadata", "namespace") or "default"
-    name = document.get("metadata").need("the resource", "name")
-    key = (kind, namespace, name)
-    if key in pool:
-        message = f"{kind} {'/'.join(key[1:])} is defined twice"
+    label = f"{_namespace(document)}/{_name(document)}"
+    if pool.setdefault((kind, label), document) is not document:
+        message = f"{kind} {label} is defined twice"
         raise document.get("metadata", "name").refuse("build.reference", message)
-    pool[key] = document
 
 
-def _follow(kind: str, owner: _Key, pool: _Pool, *at: str) -> Iterator[_Key]:
+def _follow(kind: str, owner: SourceValue, pool: _Pool, member: str) -> Iterator[SourceValue]:
     """Yield the resources that a list names, in the namespace of its owner unless a name has one.
 
     Raises:
         BuildRefused: ``build.reference``: there is no such resource.
     """
-    for index, reference in enumerate(pool[owner].texts(*at)):
-        namespace, slash, name = reference.partition("/")
-        key = (kind, namespace, name) if slash else (kind, owner[1], reference)
-        if key not in pool:
-            missing = f"{kind} {'/'.join(key[1:])}"
-            message = f"no source defines the {missing} that {owner[2]!r} names"
-            raise pool[owner].get(*at, index).refuse("build.reference", message)
-        yield key
+    for index, reference in enumerate(owner.texts("spec", member)):
+        label = reference if "/" in reference else f"{_namespace(owner)}/{reference}"
+        if (kind, label) not in pool:
+            message = f"no source defines the {kind} {label} that {_name(owner)!r} names"
+            raise owner.get("spec", member, index).refuse("build.reference", message)
+        yield pool[kind, label]
 
 
-def _choose(pool: _Pool, agent: str | None, place: SourceValue) -> _Key:
-    systems = [key for key in pool if key[0] == "AgentSystem"]
-    systems = systems or [key for key in pool if key[0] == "Agent"]
+def _choose(pool: _Pool, agent: str | None, place: SourceValue) -> SourceValue:
+    systems = {label: system for (kind, label), system in pool.items() if kind == "AgentSystem"}
+    systems = systems or {label: alone for (kind, label), alone in pool.items() if kind == "Agent"}
     if not systems:
         raise place.refuse("build.missing", "no source defines an AgentSystem or an Agent")
-    fitting, problem, at = systems, "several agents are defined", ("spec", "a2a", "enabled")
+    fitting, problem, at = [*systems], "several agents are defined", ("spec", "a2a", "enabled")
     if agent is not None:
-        fitting = [key for key in systems if agent in (key[2], f"{key[1]}/{key[2]}")]
+        fitting = [label for label in systems if agent in (label, label.partition("/")[2])]
         problem = f"{len(fitting) or 'no'} agents have the name {agent!r}"
     elif len(systems) > 1:
-        fitting = [key for key in systems if pool[key].read(bool, *at)]
+        fitting = [label for label, system in systems.items() if system.read(bool, *at)]
     if len(fitting) != 1:
-        names = ", ".join(f"{key[1]}/{key[2]}" for key in systems[:10])
         hint = "Name one: --agent NAMESPACE/NAME."
-        raise place.refuse("build.reference", f"{problem}; choose one of: {names}", hint=hint)
-    if pool[fitting[0]].read(bool, *at) is False:
-        message = f"A2A is switched off for {fitting[0][2]!r}"
-        raise pool[fitting[0]].get(*at).refuse("build.switched_off", message)
-    return fitting[0]
+        message = f"{problem}; choose one of: {', '.join([*systems][:10])}"
+        raise place.refuse("build.reference", message, hint=hint)
+    system = systems[fitting[0]]
+    if system.read(bool, *at) is False:
+        message = f"A2A is switched off for {_name(system)!r}"
+        raise system.get(*at).refuse("build.switched_off", message)
+    return system
 
 
 ORLOJ: Final = Kind(
