@@ -269,29 +269,25 @@ def _opened(path: Path | str, flags: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def file_faults(path: Path | str, otherwise: str) -> Iterator[None]:
-    """Convert what the operating system says about `path`; see :func:`file_fault`."""
+    """Convert what the operating system says about `path`; `otherwise` is the code for the rest."""
+    code, hint = otherwise, ""
     try:
         yield
-    except OSError as exc:
-        raise file_fault(exc, path, otherwise) from exc
     except (ValueError, OverflowError) as exc:  # a NUL byte, or a number beyond all descriptors
-        raise FileFault(otherwise, f"the file name is not valid: {exc}", path=str(path)) from exc
-
-
-def file_fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
-    """Return what the operating system says about `path`; `otherwise` is the code for the rest."""
-    code, message, hint = otherwise, f"the operating system says: {exc.strerror or exc}", ""
-    is_missing = isinstance(exc, FileNotFoundError | NotADirectoryError)
-    if is_missing and otherwise == "file.unreadable":
-        return FileMissing("file.not_found", "there is no such file", path=str(path))
-    if isinstance(exc, IsADirectoryError):
-        code, message, hint = "file.unreadable", "this is a folder, not a file", "Name a file."
-    elif isinstance(exc, FileExistsError):
-        code, message = "file.exists", "this file exists already"
-    elif isinstance(exc, FileNotFoundError):
-        message = "its directory does not exist"
-        hint = f"Make it: mkdir -p {shlex.quote(str(Path(path).parent))}"
-    return FileFault(code, message, path=str(path), hint=hint)
+        raise FileFault(code, f"the file name is not valid: {exc}", path=str(path)) from exc
+    except OSError as exc:
+        message = f"the operating system says: {exc.strerror or exc}"
+        is_missing = isinstance(exc, FileNotFoundError | NotADirectoryError)
+        if is_missing and code == "file.unreadable":
+            raise FileMissing("file.not_found", "there is no such file", path=str(path)) from exc
+        if isinstance(exc, IsADirectoryError):
+            code, message, hint = "file.unreadable", "this is a folder, not a file", "Name a file."
+        elif isinstance(exc, FileExistsError):
+            code, message = "file.exists", "this file exists already"
+        elif isinstance(exc, FileNotFoundError):
+            message = "its directory does not exist"
+            hint = f"Make it: mkdir -p {shlex.quote(str(Path(path).parent))}"
+        raise FileFault(code, message, path=str(path), hint=hint) from exc
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:

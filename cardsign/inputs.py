@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from cardsign.card.document import Card, current_interfaces
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, InputRefused, LocalFault, UsageFault
-from cardsign.files import file_fault, leads_outside, read_bytes, walk
+from cardsign.files import file_faults, leads_outside, read_bytes, walk
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements, sort_statement
@@ -69,7 +69,8 @@ def list_cards(names: Iterable[str]) -> list[tuple[str, str]]:
 
 def _cards_below(folder: str) -> Iterator[str]:
     def unreadable(exc: OSError) -> None:
-        raise file_fault(exc, exc.filename, "file.unreadable") from exc
+        with file_faults(exc.filename, "file.unreadable"):
+            raise exc
 
     for place, _, files in walk(folder, onerror=unreadable):
         for path in (os.path.join(place, entry) for entry in files):
