@@ -1,4 +1,4 @@
-"""Verify many cards by the same policy: one verdict for each, in the order given.
+"""The cards that somebody names (files, folders, URLs, standard input), and the verdict on each.
 
 What happens to one card hides no other. One function does the work: in this process, in worker
 processes (``-j``), or on the workers of a Dask cluster (extra ``cluster``).
@@ -9,19 +9,193 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import lru_cache, partial
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from cardsign.errors import LocalFault, UsageFault, require
-from cardsign.inputs import Data, read_data
-from cardsign.urls import is_this_machine
+from cardsign.card.document import Card, current_interfaces
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import FileFault, InputRefused, LocalFault, UsageFault, require
+from cardsign.files import file_faults, leads_outside, read_bytes, walk
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES
+from cardsign.trust.policy import Policy, Subject
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements, sort_statement
+from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_this_machine, is_url
+from cardsign.verify.report import Report
+from cardsign.verify.verifier import Verifier
+
+
+def read_card(name: str, folder: str = "") -> bytes | None:
+    """Return the bytes of a card on this machine; None for a URL.
+
+    Args:
+        name: A file, a URL, or ``-`` for standard input.
+        folder: The folder that was named in its place; empty where the card itself was.
+
+    Raises:
+        FileFault: The file cannot be read, or leads out of its folder.
+    """
+    if name == "-":
+        return sys.stdin.buffer.read(MAX_CARD_BYTES + 1)
+    if is_url(name):
+        return None
+    # A stranger's folder may link to the user's own files, and messages would show a piece.
+    if folder and os.path.islink(name) and leads_outside(folder, name):
+        raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
+    return read_bytes(name, max_bytes=MAX_CARD_BYTES, is_found=bool(folder), is_cut=True)
+
+
+def list_cards(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the cards that are named; of a folder, the ``*.json`` in it and below.
+
+    Each is a name and a folder, as :func:`read_card` takes them.
+
+    Statements are left out, the key sets of an exported site, and links to folders.
+
+    Raises:
+        UsageFault: ``usage.invalid``: a folder holds no card.
+        FileFault: ``file.unreadable``.
+    """
+    cards: list[tuple[str, str]] = []
+    for name in names:
+        if is_url(name) or not os.path.isdir(name):
+            cards.append((name, ""))
+            continue
+        below = sorted(_cards_below(str(Path(name))))
+        if not below:
+            hint = "Name a folder that holds cards (*.json), or name the cards."
+            raise UsageFault("usage.invalid", "the folder holds no card", path=name, hint=hint)
+        cards += ((path, name) for path in below)
+    return cards
+
+
+def _cards_below(folder: str) -> Iterator[str]:
+    def unreadable(exc: OSError) -> None:
+        with file_faults(exc.filename, "file.unreadable"):
+            raise exc
+
+    for place, _, files in walk(folder, onerror=unreadable):
+        for path in (os.path.join(place, entry) for entry in files):
+            url_path = path.replace(os.sep, "/")
+            is_exported = STATEMENTS_PATH in url_path or url_path.endswith(JWKS_PATH)
+            if url_path.lower().endswith(".json") and not (is_exported or _is_statement(path)):
+                yield path
+
+
+def _is_statement(path: str) -> bool:
+    """Return whether a file is a statement; of one without such a name it is not asked."""
+    if any(word in path for word in ("statement", "keyset", "release")):
+        with suppress(InputRefused, LocalFault):
+            sort_statement(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES, is_found=True))
+            return True
+    return False
+
+
+# The verdict on one of them.
+
+#: The bytes of a card; the fault that kept them from being read; None: a URL, to be asked.
+Data: TypeAlias = bytes | LocalFault | None
+
+
+def read_data(name: str, folder: str) -> tuple[str, Data]:
+    """Return the name, and what :func:`read_card` returns or raises."""
+    try:
+        return name, read_card(name, folder)
+    except LocalFault as fault:
+        return name, fault
+
+
+class Outcome(NamedTuple):
+    """One card and its result.
+
+    Attributes:
+        name: How the caller named the card, or the URL that answered.
+        result: The verdict, or the fault of this machine that prevented one.
+    """
+
+    name: str
+    result: Report | LocalFault
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``cardsign verify --json`` prints."""
+        if isinstance(self.result, LocalFault):
+            return {"input": self.name, "error": self.result.finding.to_json()}
+        return {"input": self.name, **self.result.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """By what the cards of one command are judged.
+
+    Attributes:
+        verifier: The policy, and how peers are reached.
+        subject: Whose card each should be. Nobody: a URL is judged as a card of the issuer that
+            the policy trusts for it, and of a file nothing is trusted unless `by_origin`.
+        by_origin: Judge a file as a card of the issuer that the policy trusts for its first
+            interface; see :func:`subject_by_origin`.
+        statements: Statements that came along.
+        at: A time of the caller's choice, by which nothing is trusted.
+    """
+
+    verifier: Verifier
+    subject: Subject = field(default_factory=Subject)
+    by_origin: bool = False
+    statements: SuppliedStatements = NO_STATEMENTS
+    at: datetime | None = None
+
+    def examine(self, name: str, untrusted_bytes: bytes | None = None) -> tuple[str, Report]:
+        """Return the verdict on a card in hand, or on the card at the URL `name`; and its name."""
+        if untrusted_bytes is None:
+            peer = self.verifier.look_up(name, self.subject, self.statements, at=self.at)
+            return peer.url, peer.report
+        subject = self.subject
+        if subject.is_nobody and self.by_origin:
+            named = subject_by_origin(untrusted_bytes, self.verifier.policy)
+            subject = replace(named, audience=subject.audience)
+        report = self.verifier.judge(untrusted_bytes, subject, self.statements, at=self.at)
+        return "(stdin)" if name == "-" else name, report
+
+
+def attempt(batch: Batch, name: str, data: Data) -> Outcome:
+    """Return the outcome of one card; a fault or crash is its result."""
+    try:
+        if isinstance(data, LocalFault):
+            raise data
+        return Outcome(*batch.examine(name, data))
+    except LocalFault as exc:
+        fault = exc
+    except Exception as crash:  # noqa: BLE001  it becomes the result
+        fault = LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
+    fault.finding = fault.finding.at(fault.path or name)
+    return Outcome(name, fault)
+
+
+def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Subject:
+    """Return the trusted issuer whose origin holds the card's first interface, or nobody.
+
+    The card itself names the interface, so this says only by whose keys to judge it: a verdict
+    ``trusted`` means that the card is of that issuer, which the report names. To ask for the card
+    of one issuer, name the issuer.
+    """
+    try:
+        first = current_interfaces(Card.from_bytes(untrusted_bytes).document)[:1]
+        issuer = policy.find(Subject(url=str(first[0].url))) if first else None
+    except InputRefused:  # no card, or an interface that nobody may call
+        return Subject()
+    return Subject() if issuer is None or issuer.is_holder else Subject(issuer=issuer.name)
+
+
+# The verdicts on many of them.
 
 #: Cards of a task at most: a message for each would cost half as much as a verification.
 CHUNK: Final = 16
@@ -39,9 +213,9 @@ def verify_many(
     """Verify cards, and yield each result, in the order given.
 
     Args:
-        cards: As :func:`cardsign.inputs.list_cards` returns them. Files are read here, and a
+        cards: As :func:`list_cards` returns them. Files are read here, and a
             worker asks URLs.
-        verify: Returns the result on a name and its :data:`cardsign.inputs.Data`, and raises
+        verify: Returns the result on a name and its :data:`Data`, and raises
             nothing. Workers are sent it once, with policy, lock and statements.
         jobs: Worker processes; 1 verifies in this process.
         cluster: The scheduler of a Dask cluster: ``tls://host:8786``, with the certificates of

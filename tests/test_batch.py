@@ -18,9 +18,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.batch import verify_many
+from cardsign.batch import Batch, Outcome, attempt, subject_by_origin, verify_many
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.inputs import Batch, Outcome, attempt, subject_by_origin
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place

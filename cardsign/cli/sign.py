@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from cardsign import errors
+from cardsign.batch import read_card
 from cardsign.card import profiles
 from cardsign.card.document import Card
 from cardsign.card.extensions import END_FORMS, MAX_SEQ, ExtendedMarker, check_audience
@@ -22,7 +23,6 @@ from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.gateway import resign_card
-from cardsign.inputs import read_card
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.work import card_signers, named_signers
 from cardsign.jose.jws import Signer

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cardsign.batch import Batch
 from cardsign.card.profiles import ProfileName
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
-from cardsign.inputs import Batch
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.trust.policy import (

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from cardsign import errors
-from cardsign.batch import verify_many
+from cardsign.batch import Batch, Data, Outcome, attempt, list_cards, verify_many
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import STDIO, Answer, Group, is_json, members, safe, say, show
 from cardsign.errors import CallFailed, LocalFault, UsageFault, require
 from cardsign.findings import Finding, counted
-from cardsign.inputs import Batch, Data, Outcome, attempt, list_cards
 from cardsign.times import minute, read_stamp, utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS

@@ -43,7 +43,7 @@ from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
 
 if TYPE_CHECKING:
-    from cardsign.inputs import Batch
+    from cardsign.batch import Batch
 
 log = logging.getLogger(__name__)
 

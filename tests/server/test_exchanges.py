@@ -71,8 +71,8 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.http import http_date
 from werkzeug.test import Client, TestResponse
 
+from cardsign.batch import Batch
 from cardsign.errors import CardsignError
-from cardsign.inputs import Batch
 from cardsign.jose.jwk import encode_base64url
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_statements

@@ -24,9 +24,9 @@ import httpx
 import pytest
 
 from cardsign import sign_card
+from cardsign.batch import Batch
 from cardsign.errors import CardsignError
 from cardsign.files import MAX_INPUT_BYTES
-from cardsign.inputs import Batch
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.mount import AsgiApp
 from cardsign.server.run import (
