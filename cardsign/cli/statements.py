@@ -26,7 +26,7 @@ from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
 from cardsign.keys.passphrases import ask, terminal_prompt
 from cardsign.keys.store import KeyStore, StorePlace, create_store
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, RootKey
+from cardsign.statements.keyset import KeysetStatement, RootKey, quorum_signatures
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import day, minute
 from cardsign.urls import CARD_PATH, card_url, parse_url
@@ -160,7 +160,7 @@ def sign(
     if previous is None and signed.number > (1, 1):
         notes.append("  this key store keeps no earlier keyset, whose roots sign too: send it back")
         notes.append(f"  once all have signed, keep it: {work.command(f'keyset publish {draft}')}")
-    elif not any(signing.missing for signing in keysets.quorum_signatures(signed, previous)):
+    elif not any(signing.missing for signing in quorum_signatures(signed, previous)):
         elsewhere = ""
         if not any(key.rotates for key in work.store.state.keys):
             # Signers of the next statement are shown what it changes in this one.
@@ -424,7 +424,7 @@ def say_differences(old: KeysetStatement | None, new: KeysetStatement) -> list[s
 def signing_lines(statement: KeysetStatement, previous: KeysetStatement | None) -> list[str]:
     """Return who has signed a statement, and how many are missing."""
     lines = []
-    for signing in keysets.quorum_signatures(statement, previous):
+    for signing in quorum_signatures(statement, previous):
         signed = ", ".join(sorted(signing.signed)) or "nobody"
         absent = sorted({key.holder for key in signing.quorum.keys} - signing.signed)
         choice = f"{signing.missing} of " if signing.missing < len(absent) else ""

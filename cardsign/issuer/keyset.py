@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -22,7 +22,6 @@ from typing import Final, NamedTuple, TypeAlias
 from cardsign import errors
 from cardsign.card.document import Card, list_origins
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.card.values import Json, jcs
 from cardsign.errors import FileFault, FileMissing, SigningRefused, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
 from cardsign.issuer import release as releases
@@ -33,7 +32,7 @@ from cardsign.jose.jwk import SigningAlg
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
-from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
+from cardsign.keys.history import keep_keyset, kept_keyset
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, statement_blob
 from cardsign.keys.passphrases import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.keys.signers import Access
@@ -126,34 +125,19 @@ def following(
     prolonged.
     """
     ours = {record.thumbprint for record in state.keys}
-    ended = {record.thumbprint for record in state.keys if record.state in ENDED}
-    revoked = statement.revoked.union(
-        record.thumbprint for record in state.keys if record.state == "revoked"
-    )
+    revoked = {record.thumbprint for record in state.keys if record.state == "revoked"}
+    revoked |= statement.revoked
+    over = revoked | {record.thumbprint for record in state.keys if record.state in ENDED}
     listed = {key.public.thumbprint: key for key in statement.keys}
     kept = [key for name, key in listed.items() if name not in ours | revoked]
     own_keys = [
         _listed(record, listed.get(record.thumbprint), now, until)
         for record in state.keys
-        if record.rotates and record.thumbprint not in ended | revoked
+        if record.rotates and record.thumbprint not in over
     ]
-    roots = (key for key in statement.root.keys if key.public.thumbprint not in ended)
+    roots = (key for key in statement.root.keys if key.public.thumbprint not in over)
     root = replace(statement.root, keys=tuple(roots))
-    return replace(statement, root=root, keys=(*kept, *own_keys), revoked=revoked)
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumSignatures:
-    """One quorum that has to sign a statement (``the root before``), and the holders who have."""
-
-    name: str
-    quorum: Quorum
-    signed: frozenset[str]
-
-    @property
-    def missing(self) -> int:
-        """How many holders have yet to sign."""
-        return max(0, self.quorum.threshold - len(self.signed))
+    return replace(statement, root=root, keys=(*kept, *own_keys), revoked=frozenset(revoked))
 
 
 def draft_next(
@@ -162,44 +146,34 @@ def draft_next(
     *,
     now: datetime,
     lifetime: timedelta = KEYSET_LIFETIME,
-    recovery: bool = False,
-    state: StoreState | None = None,
 ) -> KeysetStatement:
-    """Draft the first statement, the next version, or by `recovery` the next epoch; unsigned.
+    """Draft the statement after `previous`, which says what `content` does; unsigned.
 
-    It says what `content` does, whose number, times and signatures do not matter, and what has
-    become of the keys of a store, if its `state` is given.
+    It is the first of the epoch of `content`, or the next version of that of `previous`.
 
     Raises:
         StatementRefused: What a verifier would refuse once everybody has signed.
     """
-    epoch, version, prev = 1, 1, None
-    if previous is not None and recovery:
-        epoch = previous.epoch + 1
-    elif previous is not None:
-        epoch, version, prev = previous.epoch, previous.version + 1, previous.digest
-    if state is not None:
-        content = following(content, state, now=now, until=now + lifetime)
-    iat = int(now.timestamp())
-    payload = jcs(
-        {
-            "format": statements.KEYSET_FORMAT,
-            "issuer": content.issuer,
-            "origins": list(content.origins),
-            "epoch": epoch,
-            "version": version,
-            "prev": prev,
-            "iat": iat,
-            "exp": iat + int(lifetime.total_seconds()),
-            "root": content.root.to_json(),
-            "recovery": content.recovery.to_json() if content.recovery else None,
-            "keys": [key.to_json() for key in content.keys],
-            "revoked": list[Json](sorted(content.revoked)),
-        }
-    )
-    statement = statements.keyset_of(Envelope(TYP_KEYSET, payload, ()))
+    version, prev, iat = 1, None, int(now.timestamp())
+    if previous is not None and previous.epoch == content.epoch:
+        version, prev = previous.version + 1, previous.digest
+    exp = iat + int(lifetime.total_seconds())
+    content = replace(content, version=version, prev=prev, iat=iat, exp=exp)
+    statement = statements.draft_of(content)
     check_draft(statement, previous)
     return statement
+
+
+def draft_renewal(
+    previous: KeysetStatement, state: StoreState, *, now: datetime
+) -> KeysetStatement:
+    """Draft the next version, which says what has become of the keys of a store; no more.
+
+    Raises:
+        StatementRefused: As :func:`draft_next`.
+    """
+    until = now + KEYSET_LIFETIME
+    return draft_next(following(previous, state, now=now, until=until), previous, now=now)
 
 
 def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
@@ -214,18 +188,6 @@ def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) ->
     except StatementRefused as refusal:
         if refusal.code != "statement.unsigned":  # the last thing that each of the checks asks
             raise
-
-
-def quorum_signatures(
-    statement: KeysetStatement, previous: KeysetStatement | None
-) -> tuple[QuorumSignatures, ...]:
-    """Say which quorums have to sign a draft, and who has; a check raises, this tells."""
-    quorums = statements.required_quorums(statement, previous)
-    keys = (key.public for quorum in quorums.values() for key in quorum.keys)
-    signers = envelope.list_signers(statement.envelope, keys)
-    return tuple(
-        QuorumSignatures(name, quorum, quorum.holders(signers)) for name, quorum in quorums.items()
-    )
 
 
 def _listed(
@@ -246,7 +208,7 @@ def _listed(
 
 def write_draft(statement: KeysetStatement) -> bytes:
     """Return a draft as a file: General JSON, like a statement, with its signatures so far."""
-    return statement.envelope.to_bytes(indent=2) + b"\n"
+    return statement.envelope.to_bytes(indent=2)
 
 
 def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
@@ -334,7 +296,7 @@ def draft_if_due(
     # The draft says when it came to be due, unless that was too long ago.
     since = max(next_keyset.due, utc(previous.iat)).replace(microsecond=0)
     issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
-    return draft_next(previous, previous, now=issued, state=state)
+    return draft_renewal(previous, state, now=issued)
 
 
 def says_more(
@@ -352,7 +314,7 @@ def says_more(
     ours = previous
     with suppress(StatementRefused):  # such as too few roots: only a person can fix that
         restored = state.replacing(key.at("retiring") for key in since)
-        ours = draft_next(previous, previous, now=utc(draft.iat), state=restored)
+        ours = draft_renewal(previous, restored, now=utc(draft.iat))
     *content, times = differences(ours, draft)
     additions = tuple(change for change in content if not change.startswith("="))
     is_of_its_time = draft.exp == ours.exp and utc(draft.iat) <= now
@@ -393,7 +355,8 @@ def draft_keyset(
     store, now = work.store, work.now
     previous = kept_keyset(store)
     check_begun(previous, now)
-    content = following(previous or _first(work), store.state, now=now, until=now + lifetime)
+    content = previous or KeysetStatement("", (work.config.issuer or "",), _own_root(store.state))
+    content = following(content, store.state, now=now, until=now + lifetime)
     holders = {key.holder for key in content.root.keys}
     if unknown := [holder for holder in remove_roots if holder not in holders]:
         message = f"{unknown[0]!r} holds no root key, and so cannot be removed"
@@ -416,23 +379,10 @@ def draft_keyset(
         return draft_next(content, previous, now=now, lifetime=lifetime)
 
 
-def _first(work: Work) -> KeysetStatement:
-    """Return what the first statement says: every root key of the store, one of them is enough."""
-    roots = work.store.state.active_keys("root")
-    return KeysetStatement(
-        envelope=Envelope(TYP_KEYSET, b"", ()),
-        issuer="",
-        origins=(work.config.issuer or "",),
-        epoch=1,
-        version=1,
-        prev=None,
-        iat=0,
-        exp=0,
-        root=Quorum(1, tuple(RootKey(key.public, key.holder or _OWNER) for key in roots)),
-        recovery=None,
-        keys=(),
-        revoked=frozenset(),
-    )
+def _own_root(state: StoreState) -> Quorum:
+    """Return the root of a first statement: every root key of a store, one of them is enough."""
+    roots = state.active_keys("root")
+    return Quorum(1, tuple(RootKey(key.public, key.holder or _OWNER) for key in roots))
 
 
 def check_begun(
@@ -531,7 +481,7 @@ def sign_keyset(
 
 def list_able(draft: KeysetStatement, previous: KeysetStatement | None) -> set[str]:
     """Return the thumbprints of the keys that may sign a draft."""
-    quorums = statements.required_quorums(draft, previous).values()
+    quorums = (signatures.quorum for signatures in statements.quorum_signatures(draft, previous))
     return {key.public.thumbprint for quorum in quorums for key in quorum.keys}
 
 
@@ -565,11 +515,11 @@ def accept_keyset(
         UsageFault: ``statement.expired``, ``statement.not_yet``, ``rotate.draft``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
-    store, keysets, data = work.store, kept_keysets(work.store), write_draft(statement)
-    is_new = statement.digest not in {keyset.digest for keyset in keysets}
+    store, data = work.store, write_draft(statement)
+    is_new = statement.digest not in {kept.digest for kept in store.state.keysets}
     if is_new:
         with _advising(store, statement, name):
-            statements.check_step(statement, keysets[-1] if keysets else None)
+            statements.check_step(statement, kept_keyset(store))
         if is_overtaken:
             check_begun(statement, work.now + SKEW, name)
         else:
@@ -676,7 +626,7 @@ def _find_missing_signatures(
         close = partial(_sign_draft, work, holder, draft, root)
         yield Gap(message, root.holder or "the holder of the root key", close=close)
     present = set() if work.roots else {key.holder for key in work.store.state.keys}
-    for signing in quorum_signatures(draft, newest):
+    for signing in statements.quorum_signatures(draft, newest):
         holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
         if not (signing.missing and holders):
             continue
@@ -687,24 +637,18 @@ def _find_missing_signatures(
             here = f"{message}, with the root key, which is not here"
             yield Gap(here, ours, f"{work.again} --root-keystore DIR")
         if is_final and holders - present:
-            yield Gap(_how_to_sign(work, draft, message), who)
+            sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest} --keystore DIR"
+            send = f"{message}. Send {work.draft} to them, and the digest over another channel. "
+            send += f"Each types, with their key store for DIR: {sign}. Put the signed file in the "
+            yield Gap(f"{send}place of {work.draft}", who)
 
 
-def _find_roots_here(work: Work, able: Container[str]) -> Iterator[tuple[Work, KeyRecord]]:
+def _find_roots_here(work: Work, able: set[str]) -> Iterator[tuple[Work, KeyRecord]]:
     """Yield, for each key store on this machine, its first active key that is in `able`."""
     for holder in filter(None, (work, work.roots)):
         keys = (key for key in holder.store.state.keys if key.state == "active")
         if root := next((key for key in keys if key.thumbprint in able), None):
             yield holder, root
-
-
-def _how_to_sign(work: Work, draft: KeysetStatement, message: str) -> str:
-    """Return what root holders elsewhere do with a draft."""
-    sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest} --keystore DIR"
-    return (
-        f"{message}. Send {work.draft} to them, and the digest over another channel. Each types, "
-        f"with their key store for DIR: {sign}. Put the signed file in the place of {work.draft}"
-    )
 
 
 def _sign_draft(work: Work, holder: Work, draft: KeysetStatement, root: KeyRecord) -> list[str]:
@@ -958,8 +902,10 @@ def recover(
     roots = Quorum(1, (RootKey(root.public, holder),))
     lost |= {key.public.thumbprint for key in previous.root.keys}
     content = replace(previous, root=roots, recovery=quorum, revoked=frozenset(lost))
+    content = following(content, store.state, now=now, until=now + KEYSET_LIFETIME)
+    content = replace(content, epoch=previous.epoch + 1)
     with of_the_user("the draft"):
-        draft = draft_next(content, previous, now=now, recovery=True, state=store.state)
+        draft = draft_next(content, previous, now=now)
     signed = with_signatures(draft, [old, root])
     with _written(new_recovery_out, envelope):
         record = store.add_key(root, secrets["root"], now=now, role="root", holder=holder)
@@ -980,13 +926,11 @@ def _replace_lost_keys(
 
 def _find_recovery_keys(keyset: KeysetStatement, key: PrivateKey) -> Quorum:
     """Return the recovery keys of a statement; `key` has to be among them."""
-    quorum = keyset.recovery
-    listed = {listed.public.thumbprint for listed in quorum.keys} if quorum else set()
-    if quorum is None or key.public.thumbprint not in listed:
-        message = "this is not a recovery key of the newest statement"
-        hint = "Name the file of one that it lists: cardsign keyset show --json."
-        raise SigningRefused("sign.no_key", message, hint=hint)
-    return quorum
+    if keyset.recovery and keyset.recovery.holders(frozenset([key.public.thumbprint])):
+        return keyset.recovery
+    message = "this is not a recovery key of the newest statement"
+    hint = "Name the file of one that it lists: cardsign keyset show --json."
+    raise SigningRefused("sign.no_key", message, hint=hint)
 
 
 @contextmanager

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from cardsign import errors
 from cardsign.card.document import Card, current_interfaces
 from cardsign.card.profiles import canonicalize
-from cardsign.card.values import Json, jcs
 from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer import publishing
 from cardsign.issuer.work import ADD_ROOT, Gap, Work, key_holder
@@ -103,14 +102,14 @@ def draft_following(
         StatementRefused: What a verifier would refuse however it is signed.
     """
     floor = dict(previous.floor) if previous else {}
-    if plan.extended_floor is not None:
-        floor[releases.FLOOR_EXTENDED] = max(
-            plan.extended_floor, floor.get(releases.FLOOR_EXTENDED, 0)
-        )
-    cards = _listed_cards(plan, previous, floor, seq)
-    for card in cards:  # no cache holds what was listed before it any more
-        if plan.settled.get(card.url) == card.payload_sha256:
-            floor[card.url] = max(floor.get(card.url, 0), card.seq)
+    cards = _listed_cards(plan, previous, seq)
+    # No cache holds what was listed before a settled card any more.
+    settled = plan.settled.items()
+    raised = {card.url: card.seq for card in cards if (card.url, card.payload_sha256) in settled}
+    raised[releases.FLOOR_EXTENDED] = plan.extended_floor or 0
+    for url, least in raised.items():
+        if least > floor.get(url, 0):
+            floor[url] = least
     # The floor outlives the card: so every later release knows that it was withdrawn.
     for url in plan.withdrawn:
         floor.setdefault(url, seq)
@@ -119,21 +118,19 @@ def draft_following(
         revoked = revoked | previous.revoked
     current = (card for card in cards if card.seq >= floor.get(card.url, 0))
     iat = int(now.timestamp())
-    payload = jcs(
-        {
-            "format": releases.RELEASE_FORMAT,
-            "issuer": keyset.issuer,
-            "keyset": keyset.id.to_json(),
-            "seq": seq,
-            "iat": iat,
-            "exp": iat + int(RELEASE_LIFETIME.total_seconds()),
-            "cards": [asdict(card) for card in current if card.url not in plan.withdrawn],
-            "floor": dict(floor),
-            "revoked": list[Json](sorted(revoked & {key.public.thumbprint for key in keyset.keys})),
-            "audit_head": plan.audit_head,
-        }
+    release = ReleaseStatement(
+        envelope=Envelope(TYP_RELEASE, b"", ()),
+        issuer=keyset.issuer,
+        keyset=keyset.id,
+        seq=seq,
+        iat=iat,
+        exp=iat + int(RELEASE_LIFETIME.total_seconds()),
+        cards=tuple(card for card in current if card.url not in plan.withdrawn),
+        floor=floor,
+        revoked=revoked & {key.public.thumbprint for key in keyset.keys},
+        audit_head=plan.audit_head,
     )
-    return releases.release_of(Envelope(TYP_RELEASE, payload, ()))
+    return releases.draft_of(release)
 
 
 def says_something_new(
@@ -145,11 +142,8 @@ def says_something_new(
     """
     if previous is None or is_release_due(previous, draft.keyset, now=now):
         return True
-    new, old = (
-        (frozenset(release.cards), dict(release.floor), release.revoked)
-        for release in (draft, previous)
-    )
-    return new != old
+    old = frozenset(previous.cards), previous.floor, previous.revoked
+    return old != (frozenset(draft.cards), draft.floor, draft.revoked)
 
 
 def is_release_due(release: ReleaseStatement, keyset: KeysetId, *, now: datetime) -> bool:
@@ -163,19 +157,19 @@ def is_release_due(release: ReleaseStatement, keyset: KeysetId, *, now: datetime
 
 
 def _listed_cards(
-    plan: ReleasePlan, previous: ReleaseStatement | None, floor: Mapping[str, int], seq: int
+    plan: ReleasePlan, previous: ReleaseStatement | None, seq: int
 ) -> list[ListedCard]:
     """Return the cards that are current or to come, each by the release that first listed it."""
-    listed = {
-        (card.url, card.payload_sha256): card
-        for card in (previous.cards if previous else ())
-        if card.seq >= floor.get(card.url, 0)
-    }
-    newest = {card.url: card for card in sorted(listed.values(), key=lambda card: card.seq)}
+    floor = previous.floor if previous else {}
+    cards = previous.cards if previous else ()
+    current = (card for card in cards if card.seq >= floor.get(card.url, 0))
+    earlier = sorted(current, key=lambda card: card.seq)
+    listed = {(card.url, card.payload_sha256): card for card in earlier}
+    newest = {card.url: card.payload_sha256 for card in earlier}
     # To return to a card before the newest is to list it anew: else its floor would let the newer
     # one pass for ever.
     for url, digest in plan.cards:
-        if url not in newest or newest[url].payload_sha256 != digest:
+        if newest.get(url) != digest:
             listed[url, digest] = ListedCard(url, releases.KIND_PUBLIC, digest, seq)
     return sorted(listed.values(), key=lambda card: (card.url, card.seq, card.payload_sha256))
 

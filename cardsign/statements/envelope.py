@@ -14,9 +14,10 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
 
 from cardsign.card.strictjson import MAX_INTEGER, object_or_none
 from cardsign.card.values import Json, jcs
@@ -27,6 +28,9 @@ from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.times import MAX_TIME, away, second
 from cardsign.urls import parse_origin, parse_url
 
+#: What reads a value at a path, and what reads each member of an object.
+Reader: TypeAlias = Callable[[Json, str], Any]
+Readers: TypeAlias = Mapping[str, Reader]
 Typ: TypeAlias = Literal["cardsign-keyset+jws", "cardsign-release+jws"]
 TYP_KEYSET: Final = "cardsign-keyset+jws"
 TYP_RELEASE: Final = "cardsign-release+jws"
@@ -65,13 +69,13 @@ class Envelope:
         object.__setattr__(self, "digest", hashlib.sha256(self.payload).hexdigest())
 
     def to_bytes(self, *, indent: int | None = None) -> bytes:
-        """Return the statement in its shortest form, or indented."""
+        """Return the statement in its shortest form, or indented as a file."""
         document = {
             "payload": encode_base64url(self.payload),
             "signatures": [signature.to_json() for signature in self.signatures],
         }
-        apart = (",", ":") if indent is None else None
-        return json.dumps(document, indent=indent, separators=apart).encode("ascii")
+        apart, end = ((",", ":"), "") if indent is None else (None, "\n")
+        return (json.dumps(document, indent=indent, separators=apart) + end).encode("ascii")
 
 
 def read_envelope(untrusted_bytes: bytes, typ: Typ, *, is_draft: bool = False) -> Envelope:
@@ -95,16 +99,37 @@ def read_envelope(untrusted_bytes: bytes, typ: Typ, *, is_draft: bool = False) -
     )
 
 
-def parse_payload(payload: bytes) -> dict[str, Json]:
-    """Read a payload, which has to be RFC 8785 (JCS), so that one value has one digest (K2).
+def parse_payload(payload: bytes, form: str, readers: Readers) -> dict[str, Any]:
+    """Read a payload of a format, which has to be RFC 8785 (JCS): one value, one digest (K2).
 
     Raises:
-        StatementRefused: ``statement.shape`` or ``statement.not_canonical``.
+        StatementRefused: ``statement.shape``; ``statement.not_canonical``; as :func:`document`.
     """
     members = _object(payload, MAX_STATEMENT_BYTES, "statement.shape", "/payload")
     if jcs(members) != payload:
         raise refused("/payload", "a payload in RFC 8785 form", "statement.not_canonical")
-    return members
+    return document(members, form, readers)
+
+
+def write_payload(statement: object, form: str, readers: Readers) -> bytes:
+    """Return the payload that :func:`parse_payload` reads as the members of this statement."""
+    return jcs({"format": form} | {name: to_json(getattr(statement, name)) for name in readers})
+
+
+def to_json(part: object) -> Any:
+    """Return a part of a statement as a payload has it: a dataclass by the names of its fields."""
+    match part:
+        case PublicKey():
+            return part.jwk()
+        case frozenset():
+            return sorted(part)
+        case tuple():
+            return [to_json(item) for item in part]
+        case Mapping():
+            return dict(part)
+    if is_dataclass(part):
+        return {entry.name: to_json(getattr(part, entry.name)) for entry in fields(part)}
+    return part
 
 
 def list_signers(envelope: Envelope, keys: Iterable[PublicKey]) -> frozenset[str]:
@@ -139,14 +164,12 @@ def sign_envelope(envelope: Envelope, signers: Iterable[Signer]) -> bytes:
             raise KeyRefused("key.unsupported", message, path="/alg")
     payload, typ = envelope.payload, envelope.typ
     new = {signer.public.thumbprint for signer in asked}
-    entries: list[Mapping[str, object]] = [
-        signature.to_json() for signature in envelope.signatures if signature.kid not in new
-    ]
-    entries += [
+    kept = (signature for signature in envelope.signatures if signature.kid not in new)
+    added = [
         sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint) for signer in asked
     ]
-    document = {"payload": encode_base64url(payload), "signatures": entries}
-    data = json.dumps(document, indent=2).encode("ascii") + b"\n"
+    signatures = (*kept, *(_signature(dict(entry), typ, "/signatures") for entry in added))
+    data = replace(envelope, signatures=signatures).to_bytes(indent=2)
     read_envelope(data, typ)  # what we write, everybody can read
     return data
 
@@ -220,10 +243,11 @@ def _signature(entry: Json, typ: Typ, path: str) -> Entry:
     return Entry(str(members["protected"]), value, alg, kid, typ, "full", header)
 
 
-# Strict readers of a statement's members: the right type in the one right form, or a refusal.
-# Times are whole seconds since 1970 UTC, as in JWT (RFC 7519 2, without fractions): an integer has
-# one spelling in RFC 8785, no zone, and is compared without a parser. Digests are SHA-256 in
-# lower-case hex, which `sha256sum` prints; thumbprints are base64url, as RFC 7638 writes them.
+# Strict readers of a statement's members: each takes a value and its path, and returns the right
+# type in the one right form, or refuses. Times are whole seconds since 1970 UTC, as in JWT (RFC
+# 7519 2, without fractions): an integer has one spelling in RFC 8785, no zone, and is compared
+# without a parser. Digests are SHA-256 in lower-case hex, which `sha256sum` prints; thumbprints are
+# base64url, as RFC 7638 writes them.
 
 DAY: Final = 24 * 60 * 60  # seconds
 
@@ -240,41 +264,69 @@ def refused(path: str, expected: str, code: str = "statement.members") -> Statem
     return StatementRefused(code, f"expected {expected}", path=path)
 
 
-def items(value: Json, path: str) -> list[tuple[Json, str]]:
-    """Return the elements of a list, each with its path."""
+def document(members: Json, form: str, readers: Readers) -> dict[str, Any]:
+    """Return the members of a document of ours, once its format is checked.
+
+    Raises:
+        StatementRefused: ``statement.format``, also for that of a newer cardsign;
+            ``statement.members``, and as the readers.
+    """
+    if not isinstance(members, dict) or members.get("format") != form:
+        raise refused("/format", form, "statement.format")
+    return record({name: members[name] for name in members if name != "format"}, "", readers)
+
+
+def record(
+    value: Json, path: str, readers: Readers, *, may_lack: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return an object that has exactly these members, each as its reader returns it."""
+    present = value if isinstance(value, dict) else {}
+    names = tuple(name for name in readers if name in present or name not in may_lack)
+    members = exact_object(value, names, path)
+    return {name: readers[name](members[name], f"{path}/{name}") for name in names}
+
+
+def listed(read: Reader, value: Json, path: str) -> tuple[Any, ...]:
+    """Return the elements of a list, each as its reader returns it."""
     if not isinstance(value, list):
         raise refused(path, "a list")
-    return [(item, f"{path}/{index}") for index, item in enumerate(value)]
+    return tuple(read(item, f"{path}/{index}") for index, item in enumerate(value))
 
 
-def text(value: Json, form: re.Pattern[str], path: str, expected: str) -> str:
+def optional(read: Reader, value: Json, path: str) -> Any:
+    """Return what may be null, and else is as its reader returns it."""
+    return None if value is None else read(value, path)
+
+
+def text(value: Json, path: str, *, form: re.Pattern[str], expected: str) -> str:
     """Return a string of this form."""
     if not isinstance(value, str) or not form.fullmatch(value):
         raise refused(path, expected)
     return value
 
 
+#: Read a SHA-256 digest, the thumbprint of a key, or whose statement it is: a name that is
+#: compared and never looked up.
+digest: Final = partial(text, form=DIGEST, expected="a SHA-256 digest in lower-case hex")
+thumbprint: Final = partial(text, form=THUMBPRINT, expected="an RFC 7638 thumbprint")
+issuer: Final = partial(text, form=ISSUER, expected="1 to 256 visible ASCII characters")
+
+
 def origin(value: Json, path: str) -> str:
     """Return an origin in its one spelling."""
     expected = "an origin such as https://agents.example, in its one spelling"
-    return one_spelling(value, lambda text: str(parse_origin(text)), path, expected)
+    return _one_spelling(value, path, parse_origin, expected)
 
 
-def url(value: Json, path: str, expected: str) -> str:
+def url(value: Json, path: str) -> str:
     """Return a URL without query and fragment, in its one spelling."""
-    return one_spelling(
-        value,
-        lambda text: str(replace(parse_url(text), query="")),
-        path,
-        f"{expected}, without query",
-    )
+    return _one_spelling(value, path, parse_url, "the url of a card, without query")
 
 
-def one_spelling(value: Json, spelt: Callable[[str], str], path: str, expected: str) -> str:
-    """Return a text that `spelt` leaves as it is; CardRefused says that it cannot read it."""
-    if isinstance(value, str):
+def _one_spelling(value: Json, path: str, parse: Callable[[str], object], expected: str) -> str:
+    if isinstance(value, str) and "?" not in value:
         with contextlib.suppress(CardRefused):
-            if spelt(value) == value:
+            if str(parse(value)) == value:
                 return value
     raise refused(path, expected)
 
@@ -286,47 +338,29 @@ def integer(value: Json, path: str, *, least: int = 1, most: int = MAX_INTEGER) 
     return value
 
 
-def digest(value: Json, path: str) -> str:
-    """Return a SHA-256 digest."""
-    return text(value, DIGEST, path, "a SHA-256 digest in lower-case hex")
+def numbers(value: Json, path: str) -> dict[str, int]:
+    """Return whole numbers by their names, whatever these are."""
+    if not isinstance(value, dict):
+        raise refused(path, "an object")
+    return {name: integer(number, path) for name, number in value.items()}
 
 
-def issuer(value: Json) -> str:
-    """Read whose statement it is: a name that is compared and never looked up."""
-    return text(value, ISSUER, "/issuer", "1 to 256 visible ASCII characters")
+#: Read a time, in seconds since 1970.
+time: Final = partial(integer, most=MAX_TIME)
 
 
-def document(members: Json, form: str, names: tuple[str, ...]) -> Mapping[str, Json]:
-    """Return a document of ours, once its format and the names of its members are checked.
-
-    Raises:
-        StatementRefused: ``statement.format``, also for that of a newer cardsign;
-            ``statement.members``.
-    """
-    if not isinstance(members, dict) or members.get("format") != form:
-        raise refused("/format", form, "statement.format")
-    return exact_object(members, names, "")
-
-
-def span(
-    members: Mapping[str, Json], names: tuple[str, str], path: str, *, most: int = MAX_TIME
-) -> tuple[int, int]:
-    """Read two times, of which the second is later by at most so many seconds (K9)."""
-    start, end = (integer(members[name], f"{path}/{name}", most=MAX_TIME) for name in names)
+def check_span(start: int, end: int, path: str, expected: str, *, most: int = MAX_TIME) -> None:
+    """Check that the time at a path is later than another by at most so many seconds (K9)."""
     if not 0 < end - start <= most:
-        expected = f"{names[1]} after {names[0]}, by at most {most // DAY} days"
-        raise refused(f"{path}/{names[1]}", expected, "statement.time_span")
-    return start, end
+        expected = f"{expected}, by at most {most // DAY} days"
+        raise refused(path, expected, "statement.time_span")
 
 
-def revoked(value: Json) -> frozenset[str]:
+def revoked(value: Json, path: str) -> frozenset[str]:
     """Return the thumbprints of revoked keys; they ascend, so that a set has one spelling."""
-    thumbprints = [
-        text(item, THUMBPRINT, at, "an RFC 7638 thumbprint")
-        for item, at in items(value, "/revoked")
-    ]
+    thumbprints = listed(thumbprint, value, path)
     if any(first >= right for first, right in itertools.pairwise(thumbprints)):
-        raise refused("/revoked", "thumbprints in ascending order, each once")
+        raise refused(path, "thumbprints in ascending order, each once")
     return frozenset(thumbprints)
 
 

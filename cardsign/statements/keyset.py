@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.values import Json
@@ -20,11 +21,11 @@ from cardsign.statements.envelope import (
     TYP_KEYSET,
     Envelope,
     StatementRefused,
-    exact_object,
     list_signers,
     parse_payload,
     read_envelope,
     sign_envelope,
+    write_payload,
 )
 from cardsign.times import MAX_TIME
 
@@ -37,10 +38,6 @@ MAX_KEYSET_LIFETIME: Final = 400 * read.DAY
 #: Holders of root or recovery. More people than can meet.
 MAX_HOLDERS: Final = 16
 
-_MEMBERS: Final = (
-    *("format", "issuer", "origins", "epoch", "version", "prev", "iat", "exp"),
-    *("root", "recovery", "keys", "revoked"),
-)
 # Every non-empty set of roles, in the one order that is written.
 _ROLES: Final[tuple[tuple[OnlineRole, ...], ...]] = (("card",), ("release",), ("card", "release"))
 
@@ -69,13 +66,6 @@ class Quorum:
         """Return those of the holders who signed, by the thumbprints of keys that did."""
         return frozenset(key.holder for key in self.keys if key.public.thumbprint in signers)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return it as a statement writes it."""
-        keys: list[Json] = [
-            {"public": dict(key.public.jwk()), "holder": key.holder} for key in self.keys
-        ]
-        return {"threshold": self.threshold, "keys": keys}
-
 
 @dataclass(frozen=True, slots=True)
 class IssuerKey:
@@ -94,16 +84,6 @@ class IssuerKey:
     def named(self) -> str:
         """The key as messages name it: its roles, and a short kid."""
         return f"{' and '.join(self.roles)} key {short_kid(self.public.kid)}"
-
-    def to_json(self) -> dict[str, Json]:
-        """Return it as a statement writes it."""
-        return {
-            "public": dict(self.public.jwk()),
-            "roles": list(self.roles),
-            "holder": self.holder,
-            "nbf": self.nbf,
-            "exp": self.exp,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +122,12 @@ class KeysetId:
 
 def keyset_id(value: Json, path: str) -> KeysetId:
     """Read what :meth:`KeysetId.to_json` gave."""
-    members = exact_object(value, ("epoch", "version", "digest"), path)
-    return KeysetId(
-        read.integer(members["epoch"], f"{path}/epoch"),
-        read.integer(members["version"], f"{path}/version"),
-        read.digest(members["digest"], f"{path}/digest"),
-    )
+    readers: read.Readers = {"epoch": read.integer, "version": read.integer, "digest": read.digest}
+    return KeysetId(**read.record(value, path, readers))
+
+
+#: Of a statement that is still to be drafted.
+_NO_ENVELOPE: Final = Envelope(TYP_KEYSET, b"", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,32 +135,32 @@ class KeysetStatement:
     """A keyset statement in good form; by what right it speaks has not been checked.
 
     Attributes:
-        envelope: The payload as received, and its signatures.
         issuer: Whose keys these are; compared, never looked up.
         origins: Where the issuer's interfaces may stand, at least one.
+        root: Who signs keyset statements.
+        recovery: Who opens the next epoch; None if no key ever can.
         epoch: From 1; only recovery opens the next.
         version: From 1 within the epoch.
         prev: Digest of the version before; None in version 1.
         iat: Issued, Unix seconds.
         exp: Expires, Unix seconds; at most 400 days later.
-        root: Who signs keyset statements.
-        recovery: Who opens the next epoch; None if no key ever can.
         keys: May be empty: then nothing of this issuer is to be trusted.
         revoked: Thumbprints whose signatures never count, whatever their date.
+        envelope: The payload as received, and its signatures.
     """
 
-    envelope: Envelope
     issuer: str
     origins: tuple[str, ...]
-    epoch: int
-    version: int
-    prev: str | None
-    iat: int
-    exp: int
     root: Quorum
-    recovery: Quorum | None
-    keys: tuple[IssuerKey, ...]
-    revoked: frozenset[str]
+    recovery: Quorum | None = None
+    epoch: int = 1
+    version: int = 1
+    prev: str | None = None
+    iat: int = 0
+    exp: int = 0
+    keys: tuple[IssuerKey, ...] = ()
+    revoked: frozenset[str] = frozenset()
+    envelope: Envelope = _NO_ENVELOPE
 
     @property
     def digest(self) -> str:
@@ -225,32 +205,23 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
     Raises:
         StatementRefused: As for :func:`read_keyset`.
     """
-    members = read.document(parse_payload(envelope.payload), KEYSET_FORMAT, _MEMBERS)
-    version = read.integer(members["version"], "/version")
-    iat, exp = read.span(members, ("iat", "exp"), "", most=MAX_KEYSET_LIFETIME)
-    origins = tuple(
-        read.origin(item, path) for item, path in read.items(members["origins"], "/origins")
-    )
-    if not origins or len(set(origins)) < len(origins):
-        raise read.refused("/origins", "at least one origin, each once")
-    if version == 1 and members["prev"] is not None:
-        raise read.refused("/prev", "null in version 1")
-    statement = KeysetStatement(
-        envelope,
-        read.issuer(members["issuer"]),
-        origins,
-        read.integer(members["epoch"], "/epoch"),
-        version,
-        read.digest(members["prev"], "/prev") if version > 1 else None,
-        iat,
-        exp,
-        _quorum(members["root"], "/root"),
-        None if members["recovery"] is None else _quorum(members["recovery"], "/recovery"),
-        tuple(_key(item, path) for item, path in read.items(members["keys"], "/keys")),
-        read.revoked(members["revoked"]),
-    )
+    members = parse_payload(envelope.payload, KEYSET_FORMAT, _MEMBERS)
+    statement = KeysetStatement(**members, envelope=envelope)
+    expected = "exp after iat"
+    read.check_span(statement.iat, statement.exp, "/exp", expected, most=MAX_KEYSET_LIFETIME)
+    if (statement.prev is None) is not (statement.version == 1):
+        raise read.refused("/prev", "null in version 1, and in no other")
     _check_keys(statement)
     return statement
+
+
+def draft_of(content: KeysetStatement) -> KeysetStatement:
+    """Return a statement that says this, as a verifier will read it; unsigned.
+
+    Raises:
+        StatementRefused: As for :func:`read_keyset`.
+    """
+    return keyset_of(Envelope(TYP_KEYSET, write_payload(content, KEYSET_FORMAT, _MEMBERS), ()))
 
 
 def sign_keyset(payload: bytes, signers: Iterable[Signer], kept: tuple[Entry, ...] = ()) -> bytes:
@@ -277,36 +248,60 @@ def sign_keyset(payload: bytes, signers: Iterable[Signer], kept: tuple[Entry, ..
 
 
 def _quorum(value: Json, path: str) -> Quorum:
-    members = exact_object(value, ("threshold", "keys"), path)
-    keys = tuple(_root_key(key, at) for key, at in read.items(members["keys"], f"{path}/keys"))
-    threshold = read.integer(members["threshold"], f"{path}/threshold")
-    holders = len({key.holder for key in keys})
-    if not threshold <= holders <= MAX_HOLDERS:
+    keys = partial(read.listed, _root_key)
+    quorum = Quorum(**read.record(value, path, {"threshold": read.integer, "keys": keys}))
+    holders = len({key.holder for key in quorum.keys})
+    if not quorum.threshold <= holders <= MAX_HOLDERS:
         expected = f"at most {MAX_HOLDERS} holders (here {holders}), and no larger threshold"
         raise read.refused(f"{path}/threshold", expected, "statement.threshold")
-    return Quorum(threshold, keys)
-
-
-def _key(value: Json, path: str) -> IssuerKey:
-    members = exact_object(value, ("public", "roles", "holder", "nbf", "exp"), path)
-    roles = next((role_list for role_list in _ROLES if list(role_list) == members["roles"]), None)
-    if roles is None:
-        raise read.refused(f"{path}/roles", '["card"], ["release"] or ["card", "release"]')
-    nbf, exp = read.span(members, ("nbf", "exp"), path)
-    # A key that signs cards alone may be for any algorithm that cardsign signs cards with.
-    algorithms = SIGNING_ALGORITHMS if roles == ("card",) else STATEMENT_ALGORITHMS
-    public = read.public_key(members["public"], f"{path}/public", algorithms=algorithms)
-    return IssuerKey(public, roles, _holder(members["holder"], f"{path}/holder"), nbf, exp)
-
-
-def _holder(value: Json, path: str) -> str:
-    return read.text(value, read.HOLDER, path, "a holder's name in [a-z0-9._@-]")
+    return quorum
 
 
 def _root_key(value: Json, path: str) -> RootKey:
-    members = exact_object(value, ("public", "holder"), path)
-    public = read.public_key(members["public"], f"{path}/public")
-    return RootKey(public, _holder(members["holder"], f"{path}/holder"))
+    return RootKey(**read.record(value, path, {"public": read.public_key, "holder": _holder}))
+
+
+def _key(value: Json, path: str) -> IssuerKey:
+    roles = value.get("roles") if isinstance(value, dict) else None
+    # A key that signs cards alone may be for any algorithm that cardsign signs cards with.
+    algorithms = SIGNING_ALGORITHMS if roles == ["card"] else STATEMENT_ALGORITHMS
+    public = partial(read.public_key, algorithms=algorithms)
+    readers: read.Readers = {"roles": _roles, "public": public, "holder": _holder}
+    key = IssuerKey(**read.record(value, path, {**readers, "nbf": read.time, "exp": read.time}))
+    read.check_span(key.nbf, key.exp, f"{path}/exp", "exp after nbf")
+    return key
+
+
+def _roles(value: Json, path: str) -> tuple[OnlineRole, ...]:
+    for roles in _ROLES:
+        if list(roles) == value:
+            return roles
+    raise read.refused(path, '["card"], ["release"] or ["card", "release"]')
+
+
+_holder: Final = partial(read.text, form=read.HOLDER, expected="a holder's name in [a-z0-9._@-]")
+
+
+def _origins(value: Json, path: str) -> tuple[str, ...]:
+    origins = read.listed(read.origin, value, path)
+    if not origins or len(set(origins)) < len(origins):
+        raise read.refused(path, "at least one origin, each once")
+    return origins
+
+
+_MEMBERS: Final[read.Readers] = {
+    "issuer": read.issuer,
+    "origins": _origins,
+    "epoch": read.integer,
+    "version": read.integer,
+    "prev": partial(read.optional, read.digest),
+    "iat": read.time,
+    "exp": read.time,
+    "root": _quorum,
+    "recovery": partial(read.optional, _quorum),
+    "keys": partial(read.listed, _key),
+    "revoked": read.revoked,
+}
 
 
 def _check_keys(statement: KeysetStatement) -> None:
@@ -446,10 +441,24 @@ def _check_number(
 _RECOVERY_BEFORE: Final = "the recovery keys before"
 
 
-def required_quorums(
+@dataclass(frozen=True, slots=True)
+class QuorumSignatures:
+    """One quorum that has to sign a statement (``the root before``), and the holders who have."""
+
+    name: str
+    quorum: Quorum
+    signed: frozenset[str]
+
+    @property
+    def missing(self) -> int:
+        """How many holders have yet to sign."""
+        return max(0, self.quorum.threshold - len(self.signed))
+
+
+def quorum_signatures(
     statement: KeysetStatement, previous: KeysetStatement | None
-) -> dict[str, Quorum]:
-    """Return who has to sign a step, by what they are called in messages."""
+) -> tuple[QuorumSignatures, ...]:
+    """Return the quorums that have to sign a step, and who has; a check raises, this tells."""
     quorums = {"its own root": statement.root}
     if previous is not None and statement.epoch == previous.epoch:
         if previous.root != statement.root:
@@ -458,17 +467,19 @@ def required_quorums(
             quorums[_RECOVERY_BEFORE] = previous.recovery
     elif previous is not None and previous.recovery is not None:
         quorums = {"the recovery keys": previous.recovery, **quorums}
-    return quorums
+    keys = (key.public for quorum in quorums.values() for key in quorum.keys)
+    signers = list_signers(statement.envelope, keys)
+    return tuple(
+        QuorumSignatures(name, quorum, quorum.holders(signers)) for name, quorum in quorums.items()
+    )
 
 
 def _check_signatures(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
-    quorums = required_quorums(statement, previous)
-    keys = (key.public for quorum in quorums.values() for key in quorum.keys)
-    signers = list_signers(statement.envelope, keys)
-    for name, quorum in quorums.items():
-        if (signed := len(quorum.holders(signers))) < quorum.threshold:
+    for signatures in quorum_signatures(statement, previous):
+        if signatures.missing:
             code, path = "statement.unsigned", "/signatures"
-            if name == _RECOVERY_BEFORE:
+            if signatures.name == _RECOVERY_BEFORE:
                 code, path = "statement.recovery", "/recovery"
-            message = f"signed by {signed} holders of {name}, expected {quorum.threshold}"
+            message = f"signed by {len(signatures.signed)} holders of {signatures.name}, expected "
+            message += f"{signatures.quorum.threshold}"
             raise StatementRefused(code, message, path=path)

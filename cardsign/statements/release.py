@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -15,11 +16,11 @@ from cardsign.statements.envelope import (
     TYP_RELEASE,
     Envelope,
     StatementRefused,
-    exact_object,
     list_signers,
     parse_payload,
     read_envelope,
     sign_envelope,
+    write_payload,
 )
 from cardsign.statements.keyset import KeysetId, KeysetStatement, check_still_revoked, keyset_id
 from cardsign.times import utc
@@ -30,11 +31,6 @@ MAX_RELEASE_LIFETIME: Final = 14 * read.DAY
 #: The one kind of card that a public statement lists; an extended card never is.
 KIND_PUBLIC: Final = "public"
 FLOOR_EXTENDED: Final = "extended"
-
-_MEMBERS: Final = (
-    *("format", "issuer", "keyset", "seq", "iat", "exp"),
-    *("cards", "floor", "revoked", "audit_head"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +112,25 @@ def release_of(envelope: Envelope) -> ReleaseStatement:
     Raises:
         StatementRefused: As for :func:`read_release`.
     """
-    members = read.document(parse_payload(envelope.payload), RELEASE_FORMAT, _MEMBERS)
-    seq = read.integer(members["seq"], "/seq")
-    iat, exp = read.span(members, ("iat", "exp"), "", most=MAX_RELEASE_LIFETIME)
-    head = members["audit_head"]
-    return ReleaseStatement(
-        envelope,
-        read.issuer(members["issuer"]),
-        keyset_id(members["keyset"], "/keyset"),
-        seq,
-        iat,
-        exp,
-        _cards(members["cards"], seq),
-        _floor(members["floor"], seq),
-        read.revoked(members["revoked"]),
-        None if head is None else read.digest(head, "/audit_head"),
-    )
+    members = parse_payload(envelope.payload, RELEASE_FORMAT, _MEMBERS)
+    release = ReleaseStatement(envelope, **members)
+    expected = "exp after iat"
+    read.check_span(release.iat, release.exp, "/exp", expected, most=MAX_RELEASE_LIFETIME)
+    expected = f"no seq above the release's own {release.seq}"
+    if any(card.seq > release.seq for card in release.cards):
+        raise read.refused("/cards", expected)
+    if any(least > release.seq for least in release.floor.values()):
+        raise read.refused("/floor", expected, "statement.floor")
+    return release
+
+
+def draft_of(content: ReleaseStatement) -> ReleaseStatement:
+    """Return a release that says this, as a verifier will read it; unsigned.
+
+    Raises:
+        StatementRefused: As for :func:`read_release`.
+    """
+    return release_of(Envelope(TYP_RELEASE, write_payload(content, RELEASE_FORMAT, _MEMBERS), ()))
 
 
 def sign_release(payload: bytes, signers: Iterable[Signer]) -> bytes:
@@ -253,30 +252,44 @@ def check_order(
             raise StatementRefused("statement.floor", message, path="/floor")
 
 
-def _cards(value: Json, seq: int) -> tuple[ListedCard, ...]:
-    cards = dict[tuple[str, str], ListedCard]()
-    entries = read.items(value, "/cards")
-    for entry, path in entries:
-        members = exact_object(entry, ("url", "kind", "payload_sha256", "seq"), path)
-        if members["kind"] != KIND_PUBLIC:
-            raise read.refused(f"{path}/kind", KIND_PUBLIC)
-        url = read.url(members["url"], f"{path}/url", "the url of a card")
-        digest = read.digest(members["payload_sha256"], f"{path}/payload_sha256")
-        first = read.integer(members["seq"], f"{path}/seq", most=seq)
-        cards[url, digest] = ListedCard(url, KIND_PUBLIC, digest, first)
-    if len(cards) < len(entries):
-        raise read.refused("/cards", "each payload once for its url")
-    return tuple(cards.values())
+def _card(value: Json, path: str) -> ListedCard:
+    readers: read.Readers = {
+        "url": read.url,
+        "kind": _kind,
+        "payload_sha256": read.digest,
+        "seq": read.integer,
+    }
+    return ListedCard(**read.record(value, path, readers))
 
 
-def _floor(value: Json, seq: int) -> Mapping[str, int]:
-    if not isinstance(value, dict):
-        raise read.refused("/floor", "an object")
-    floor = {}
-    for url, least in value.items():
-        if url != FLOOR_EXTENDED:
-            read.url(url, "/floor", f"urls of cards, or {FLOOR_EXTENDED}")
-        floor[url] = read.integer(least, "/floor")
-        if floor[url] > seq:
-            raise read.refused("/floor", f"no seq above the release's own {seq}", "statement.floor")
+def _kind(value: Json, path: str) -> str:
+    if value != KIND_PUBLIC:
+        raise read.refused(path, KIND_PUBLIC)
+    return KIND_PUBLIC
+
+
+def _cards(value: Json, path: str) -> tuple[ListedCard, ...]:
+    cards = read.listed(_card, value, path)
+    if len({(card.url, card.payload_sha256) for card in cards}) < len(cards):
+        raise read.refused(path, "each payload once for its url")
+    return cards
+
+
+def _floor(value: Json, path: str) -> Mapping[str, int]:
+    floor = read.numbers(value, path)
+    for url in floor.keys() - {FLOOR_EXTENDED}:
+        read.url(url, path)
     return MappingProxyType(floor)
+
+
+_MEMBERS: Final[read.Readers] = {
+    "issuer": read.issuer,
+    "keyset": keyset_id,
+    "seq": read.integer,
+    "iat": read.time,
+    "exp": read.time,
+    "cards": _cards,
+    "floor": _floor,
+    "revoked": read.revoked,
+    "audit_head": partial(read.optional, read.digest),
+}

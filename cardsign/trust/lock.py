@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +20,9 @@ from cardsign.card.values import jcs
 from cardsign.errors import FileFault, FileMissing, JsonRefused, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.statements import envelope as read
-from cardsign.statements.envelope import StatementRefused, exact_object
+from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
 from cardsign.statements.release import ReleaseStatement, check_order
-from cardsign.times import MAX_TIME
 from cardsign.trust.policy import ISSUER_NAME, KeysetAnchor, Policy, TrustedIssuer
 
 LOCK_FORMAT: Final = "cardsign-lock/1"
@@ -143,7 +143,7 @@ def recovery_digest(keyset: KeysetStatement) -> str | None:
     """Return what a lock remembers of the recovery keys of a statement."""
     if keyset.recovery is None:
         return None
-    return hashlib.sha256(jcs(keyset.recovery.to_json())).hexdigest()
+    return hashlib.sha256(jcs(read.to_json(keyset.recovery))).hexdigest()
 
 
 class Memory:
@@ -205,13 +205,10 @@ def read_lock(path: Path) -> dict[str, Floor]:
         return {}
     try:
         members = parse_object(data, max_bytes=MAX_LOCK_BYTES, max_depth=8)
-        issuers = read.document(members, LOCK_FORMAT, ("format", "issuers"))["issuers"]
-        if not isinstance(issuers, dict):
-            raise read.refused("/issuers", "an object")
-        return {
-            read.text(name, ISSUER_NAME, "/issuers", "an issuer's name"): _floor(name, entry)
-            for name, entry in issuers.items()
-        }
+        issuers: dict[str, Floor] = read.document(members, LOCK_FORMAT, {"issuers": _floors})[
+            "issuers"
+        ]
+        return issuers
     except (JsonRefused, StatementRefused) as refusal:
         hint = "Restore it from version control, or take either side of a conflict. Then: cardsign "
         hint += f"trust update --trust {path.with_suffix('.toml')}"
@@ -256,33 +253,37 @@ def raise_lock(
     return names
 
 
-def _floor(name: str, entry: Any) -> Floor:
-    place = f"/issuers/{name}"
-    names = ["keyset", "newest_iat", "release"]
-    names += ["recovery"] if isinstance(entry, dict) and "recovery" in entry else []
-    members = exact_object(entry, tuple(names), place)
-    keyset, recovery = members["keyset"], members.get("recovery")
-    return Floor(
-        None if keyset is None else keyset_id(keyset, f"{place}/keyset"),
-        read.integer(members["newest_iat"], f"{place}/newest_iat", least=0, most=MAX_TIME),
-        read.digest(recovery, f"{place}/recovery") if "recovery" in members else None,
-        *(() if members["release"] is None else _release(members["release"], f"{place}/release")),
-    )
+def _floors(value: Any, place: str) -> dict[str, Floor]:
+    if not isinstance(value, dict):
+        raise read.refused(place, "an object")
+    for name in value:
+        read.text(name, place, form=ISSUER_NAME, expected="an issuer's name")
+    return {name: _floor(entry, f"{place}/{name}") for name, entry in value.items()}
 
 
-def _release(
-    entry: Any, place: str
-) -> tuple[tuple[int, int, int], str, frozenset[str], dict[str, int]]:
-    names = ["epoch", "keyset_version", "seq", "digest"]
-    names += [name for name in ("revoked", "floor") if isinstance(entry, dict) and name in entry]
-    members = exact_object(entry, tuple(names), place)
-    epoch, version, seq = (read.integer(members[name], f"{place}/{name}") for name in names[:3])
-    floor = members.get("floor", {})
-    if not isinstance(floor, dict):
-        raise read.refused(f"{place}/floor", "an object")
-    return (
-        (epoch, version, seq),
-        read.digest(members["digest"], f"{place}/digest"),
-        read.revoked(members.get("revoked", [])),
-        {url: read.integer(least, f"{place}/floor") for url, least in floor.items()},
-    )
+def _floor(entry: Any, place: str) -> Floor:
+    members = read.record(entry, place, _FLOOR, may_lack=("recovery",))
+    release = members.pop("release") or {}
+    return Floor(**members, **release)
+
+
+def _release(entry: Any, place: str) -> dict[str, Any]:
+    members = read.record(entry, place, _RELEASE, may_lack=("revoked", "floor"))
+    names = ("epoch", "keyset_version", "seq")
+    return {"release": tuple(members.pop(name) for name in names), **members}
+
+
+_RELEASE: Final[read.Readers] = {
+    "epoch": read.integer,
+    "keyset_version": read.integer,
+    "seq": read.integer,
+    "digest": read.digest,
+    "revoked": read.revoked,
+    "floor": read.numbers,
+}
+_FLOOR: Final[read.Readers] = {
+    "keyset": partial(read.optional, keyset_id),
+    "newest_iat": partial(read.time, least=0),
+    "recovery": read.digest,
+    "release": partial(read.optional, _release),
+}

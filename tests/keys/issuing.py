@@ -8,7 +8,6 @@ from typing import Any
 from cardsign.issuer.keyset import draft_next
 from cardsign.issuer.release import ReleasePlan, draft_following
 from cardsign.keys.ledger import KeyRecord, StoreState
-from cardsign.statements.envelope import TYP_KEYSET, Envelope
 from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
@@ -42,14 +41,11 @@ def online(name: str, *roles: Any, days: int = 400) -> IssuerKey:
 def plan(**changes: Any) -> KeysetStatement:
     """Two of three roots, one recovery key, one key for each role."""
     members: dict[str, Any] = {
-        **{"envelope": Envelope(TYP_KEYSET, b"", ()), "epoch": 1, "version": 1, "prev": None},
-        **{"iat": T0, "exp": T0},
         "issuer": "tides.example",
         "origins": ("https://tides.example",),
         "root": quorum(2, "ann", "bob", "cat"),
         "recovery": quorum(1, "rita"),
         "keys": (online("card", "card"), online("rel", "release")),
-        "revoked": frozenset(),
     }
     return KeysetStatement(**{**members, **changes})
 

@@ -53,7 +53,7 @@ def test_what_is_kept_is_read_back_in_order(store: Any) -> None:
     assert (history.kept_keysets(store), history.kept_release(store)) == ((), None)
     one = first()
     two = second(one)
-    opened = draft_next(plan(root=quorum(1, "dan")), two, now=NOW, recovery=True)
+    opened = draft_next(plan(root=quorum(1, "dan"), epoch=2), two, now=NOW)
     opened = signed(opened, "rita", "dan")
     assert keep(store, one, two, opened) == 3
     assert history.kept_keysets(store) == (one, two, opened)
