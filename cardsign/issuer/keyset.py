@@ -815,14 +815,16 @@ def write_settings(
     """Write the settings of an issuer's folder, which name no database; False if it has some."""
     if os.path.lexists(folder / CONFIG_FILE):
         return False
-    lines = ["# Settings for every cardsign command run in this folder; options override them."]
-    lines += ["format = 1", f"issuer = {json.dumps(origin)}"]
+    import tomlkit  # which nothing else here needs
+
+    settings: dict[str, object] = {"format": 1, "issuer": origin}
     if isinstance(keystore, Path):
-        lines.append(f"keystore = {json.dumps(str(keystore))}")
-    lines.append(f"publish = {json.dumps(publish)}")
+        settings["keystore"] = str(keystore)
+    settings["publish"] = publish
     if card is not None:
-        lines += ["", "[[card]]", f"source = {json.dumps(card)}", 'signed = "signed.json"']
-    write_atomic(folder / CONFIG_FILE, "\n".join(lines).encode() + b"\n", plain=True)
+        settings["card"] = [{"source": card, "signed": "signed.json"}]
+    head = "# Settings for every cardsign command run in this folder; options override them.\n"
+    write_atomic(folder / CONFIG_FILE, (head + tomlkit.dumps(settings)).encode(), plain=True)
     return True
 
 
