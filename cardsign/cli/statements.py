@@ -15,6 +15,7 @@ from cardsign import errors
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
+from cardsign.config import NO_CONFIG
 from cardsign.errors import PassphraseFault, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer import keyset as keysets
@@ -142,7 +143,7 @@ def sign(
     the draft. A key store with root keys alone keeps the statement once enough have signed it.
     """
     frame.refuse_two_documents(draft)
-    work = Work(keystore.open(), moment(), access=keystore.access())
+    work = keystore.work(NO_CONFIG)
     drafted, previous = read_statement(draft), kept_keyset(work.store)
     keysets.review_keyset(work, drafted, name=draft)
     say_differences(previous, drafted)
@@ -161,12 +162,12 @@ def sign(
         notes.append("  this key store keeps no earlier keyset, whose roots sign too: send it back")
         notes.append(f"  once all have signed, keep it: {work.command(f'keyset publish {draft}')}")
     elif not any(signing.missing for signing in quorum_signatures(signed, previous)):
-        elsewhere = ""
+        command = work.command(f"keyset publish {draft}")
         if not any(key.rotates for key in work.store.state.keys):
             # Signers of the next statement are shown what it changes in this one.
             keysets.accept_keyset(work, signed, name=draft)
-            elsewhere = ", where the release key is: send the file back there"
-        notes.append(f"  next: cardsign keyset publish {draft}{elsewhere}")
+            command = f"cardsign keyset publish {draft}, where the release key is: send it there"
+        notes.append(f"  next: {command}")
     show(Answer({"digest": signed.digest, "signed_by": lines}, notes=notes))
 
 
