@@ -14,22 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from cardsign import errors
 from cardsign.card.document import Card, check_is_no_key_set, interfaces_of
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.profiles import PROFILES, VERIFIERS, Payload, Payloads, ProfileName, SdkVerifier
 from cardsign.card.schema import CARD_0_3, DocumentVersion, Field, respelled
-from cardsign.card.security import requirements_of, schemes_of, security_problems
+from cardsign.card.security import Requirement, requirements_of, schemes_of, security_problems
 from cardsign.card.values import Json, finding_at, jcs, levels, members_of, objects_in
-from cardsign.errors import (
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    CardsignError,
-    InputRefused,
-    KeyRefused,
-    SignatureRefused,
-)
+from cardsign.errors import CardsignError, InputRefused, KeyRefused, SignatureRefused
 from cardsign.findings import Finding, ScanResult, cap_findings, cut, list_findings, rate_findings
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
@@ -102,9 +96,9 @@ class Inspection:
         """1 if the card or a signature is refused, one by a known key fits nothing, or the service
         gives away what it must not.
         """
-        findings = (*self._findings, *self.service)
-        has_error = any(finding.severity == "error" for finding in findings)
-        return EXIT_NOT_TRUSTED if self.problems or has_error else EXIT_OK
+        severities = {finding.severity for finding in (*self._findings, *self.service)}
+        is_bad = self.problems or "error" in severities
+        return errors.EXIT_NOT_TRUSTED if is_bad else errors.EXIT_OK
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as ``cardsign inspect --json`` prints it."""
@@ -147,17 +141,16 @@ class Inspection:
         """Say what the card is, and how many of its signatures fit."""
         if self.a2a_version is None:
             return "not a card that can be read"
-        kind = f"A2A version {self.a2a_version}"
+        summary, is_url = f"A2A version {self.a2a_version}", "://" in self.name
         if not self.signatures:
-            return f"{kind}, not signed"
-        is_url = "://" in self.name
+            return f"{summary}, not signed"
         if not self.predictions:
             reason = "its origin has no good keys" if is_url else "no keys were given (--jwks FILE)"
-            return f"{kind}, signatures not checked: {reason}"
+            return f"{summary}, signatures not checked: {reason}"
         keys = "the keys that its own origin publishes" if is_url else "the keys given"
         fitting = sum(bool(signature.profiles) for signature in self.signatures)
-        fit = f"{fitting} of {len(self.signatures)} signatures fit this card by {keys}"
-        return f"{kind}, {fit}; predicted of clients:"
+        summary += f", {fitting} of {len(self.signatures)} signatures fit this card by {keys}"
+        return f"{summary}; predicted of clients:"
 
 
 # The card's own words: what the agent is and asks for. Nothing of it is verified.
@@ -171,36 +164,34 @@ def describe_card(card: Card) -> dict[str, Any]:
     document = card.document
     schemes = schemes_of(document)
     capabilities = members_of(document.get("capabilities"))
+    offers = sorted(name for name, value in capabilities.items() if value is True)
+    for _, extension in objects_in(capabilities.get("extensions")):
+        offers.append(f"extension {extension.get('uri') or 'without a uri'}")
     return {
-        "name": document.get("name"),
-        "version": document.get("version"),
-        "description": document.get("description"),
+        **{name: document.get(name) for name in ("name", "version", "description")},
         "interfaces": [
             {"url": entry.url, "binding": entry.binding, "version": entry.version}
             for entry in interfaces_of(document, any_spelling=True)
         ],
         "extended_card": declares_extended_card(document),
-        "capabilities": sorted(name for name, value in capabilities.items() if value is True)
-        + [
-            f"extension {entry.get('uri') or 'without a uri'}"
-            for _, entry in objects_in(capabilities.get("extensions"))
-        ],
+        "capabilities": offers,
         "schemes": [
             {"name": name, "type": schemes[name].type, **schemes[name].members}
             for name in sorted(schemes)
         ],
-        "requirements": [
-            "unreadable: it does not say who may call"
-            if entry.problem is not None
-            else {name: [*entry.schemes[name]] for name in sorted(entry.schemes)}
-            or "none: anybody may call"
-            for entry in requirements_of(document, schemes)
-        ],
+        "requirements": [*map(_describe_requirement, requirements_of(document, schemes))],
         "skills": [
             {name: entry.get(name) for name in ("id", "name", "description", "tags")}
             for _, entry in objects_in(document.get("skills"))
         ],
     }
+
+
+def _describe_requirement(entry: Requirement) -> str | dict[str, Any]:
+    if entry.problem is not None:
+        return "unreadable: it does not say who may call"
+    schemes = {name: [*entry.schemes[name]] for name in sorted(entry.schemes)}
+    return schemes or "none: anybody may call"
 
 
 def description_lines(agent: Mapping[str, Any]) -> Iterator[str]:
@@ -218,16 +209,17 @@ def description_lines(agent: Mapping[str, Any]) -> Iterator[str]:
 def words(value: Any) -> str:
     """Return JSON as a few words, without its marks."""
     if isinstance(value, dict):
-        shown = {name: words(member) for name, member in value.items() if member is not None}
-        shown |= {name: f"({shown[name]})" for name in shown if isinstance(value[name], dict)}
-        return "  ".join(f"{name}={text}" if text else name for name, text in shown.items())
+        texts = {name: _words_in(member) for name, member in value.items() if member is not None}
+        return "  ".join(f"{name}={text}" if text else name for name, text in texts.items())
     if isinstance(value, list):
-        return ", ".join(
-            f"({words(item)})" if isinstance(item, dict) else words(item) for item in value
-        )
+        return ", ".join(map(_words_in, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "" if value is None else str(value)
+
+
+def _words_in(value: Any) -> str:
+    return f"({words(value)})" if isinstance(value, dict) else words(value)
 
 
 # Common ways to write a card that are not canonical: what a signature that fits nothing may fit.
@@ -238,6 +230,7 @@ def words(value: Any) -> str:
 _write_compact: Final = partial(json.dumps, sort_keys=True, separators=(",", ":"))
 _write_utf8: Final = partial(_write_compact, ensure_ascii=False)
 _HTML: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+_Spelt: TypeAlias = tuple[str, str, bytes]
 _DUMPS: Final = "Python's json.dumps"
 _NOT_DUMPS: Final = "Sign what rfc8785.dumps(card) returns, not what json.dumps does."
 
@@ -324,10 +317,12 @@ def _inspect_signatures(
     card: Card, payloads: Payloads, jwks: JwkSet | None
 ) -> Iterator[InspectedSignature]:
     inquiry = inquire_by(jwks or JwkSet(()), "the holder of the keys named")
-    spellings = _spell_otherwise(payloads) if jwks and card.signatures else []
     # What the line of the signature says, or that of the card.
     repeated = ("coverage.",) if jwks is not None else ("coverage.", "key.unknown")
     data_of = {name: payload.data for name in PROFILES if (payload := payloads.of(name))}
+    spelt: list[_Spelt] = []
+    if jwks and card.signatures:
+        spelt = [(name, fix, write(payloads.members).encode()) for name, fix, write in SPELLINGS]
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)
         header: dict[str, Json] = {}
@@ -336,10 +331,9 @@ def _inspect_signatures(
         reasons = [reason for reason in report.reasons if not reason.code.startswith(repeated)]
         is_invalid = report.verdict == "invalid"
         misfit = _CHANGED if is_invalid else None
-        may_be_crewai = not _CREWAI.isdisjoint(reason.code for reason in reasons)
-        if jwks and (is_invalid or may_be_crewai):
+        if jwks and (is_invalid or any(reason.code in _CREWAI for reason in reasons)):
             whole = data_of.get("served-as-is", b"")
-            misfit = _explain_misfit(members_of(entry), header, jwks, spellings, whole) or misfit
+            misfit = _explain_misfit(members_of(entry), header, jwks, spelt, whole) or misfit
         if misfit:
             reasons = [*([] if is_invalid else reasons), misfit.at(f"/signatures/{index}")]
         # One that fits is no error, though it may not count.
@@ -349,16 +343,11 @@ def _inspect_signatures(
         yield InspectedSignature(replace(report, reasons=rated), header, fitted)
 
 
-def _spell_otherwise(payloads: Payloads) -> list[tuple[str, str, bytes]]:
-    """Return the card as common signers write it by mistake: name, advice and bytes of each."""
-    return [(name, fix, write(payloads.members).encode()) for name, fix, write in SPELLINGS]
-
-
 def _explain_misfit(
     entry: dict[str, Json],
     header: Mapping[str, Json],
     jwks: JwkSet,
-    spellings: Sequence[tuple[str, str, bytes]],
+    spelt: Sequence[_Spelt],
     payload: bytes,
 ) -> Finding | None:
     """Say what a signature was made over, or by which key, that fits no payload by its own key."""
@@ -370,17 +359,15 @@ def _explain_misfit(
         key.check_length(signature)
     except SignatureRefused as refusal:  # by its length it could not fit anything
         return refusal.finding
+    attempts = [(key, f"fits this card as written with {n}", fix, data) for n, fix, data in spelt]
     others = [other for other in jwks.keys if other.alg == key.alg and other is not key]
-    for name, fix, data in spellings:
-        with suppress(SignatureRefused):
-            key.check(str(entry["protected"]), data, signature)
-            text = f"the signature fits this card as written with {name}"
-            return Finding("sig.bad", text, fix=fix)
     for other in others[:8]:  # of a set of hundreds
+        text = f"is by the key {other.kid!r}, not by the one that it names"
+        attempts.append((other, text, _RIGHT_KID, payload))
+    for signer, text, fix, data in attempts:
         with suppress(SignatureRefused):
-            other.check(str(entry["protected"]), payload, signature)
-            text = f"the signature is by the key {other.kid!r}, not by the one that it names"
-            return Finding("sig.bad", text, fix=_RIGHT_KID)
+            signer.check(str(entry["protected"]), data, signature)
+            return Finding("sig.bad", f"the signature {text}", fix=fix)
     return None
 
 
