@@ -40,11 +40,11 @@ _TYPES: Final[Mapping[str, SchemeName]] = {name: name for name in WRAPPERS}
 #: Of an API key, the member of 1.0 and that of 0.3; all others have one name in both.
 LOCATION: Final = ("location", "in")
 #: The members of a card or skill that list requirements, in 1.0 and in 0.3.
-_REQUIREMENT_LISTS: Final = ("securityRequirements", "security")
+REQUIREMENT_LISTS: Final = ("securityRequirements", "security")
 _REQUIREMENT: Final = ANY_CARD.messages["securityRequirements"]
 _SCHEME: Final = ANY_CARD.messages["securitySchemes"]
 #: Names of a skill's members that say nothing of security.
-_OTHER_NAMES: Final = ANY_CARD.messages["skills"].fields.keys() - {*_REQUIREMENT_LISTS}
+_OTHER_NAMES: Final = ANY_CARD.messages["skills"].fields.keys() - {*REQUIREMENT_LISTS}
 _HTTP: Final[dict[str, Carrier]] = {"bearer": "bearer", "basic": "basic"}
 
 
@@ -173,7 +173,7 @@ def requirements_of(
         declared: The schemes of the card.
         tokens: Where the owner stands in the card.
     """
-    for member in _REQUIREMENT_LISTS:
+    for member in REQUIREMENT_LISTS:
         spelled = spelled_name(owner, member)
         listed, place = owner.get(spelled), (*tokens, spelled)
         if isinstance(listed, list):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -84,19 +85,15 @@ class CardReport:
 
     def lines(self) -> Iterator[str]:
         """Yield the report for a person: how many findings of each severity, then each rule."""
-        name, findings = cut(self.name), self.findings
-        waived = sum(finding.count for finding, _ in self.waived)
-        accepted = f"; {waived} waived" if waived else ""
-        if not findings:
-            yield f"clean: {name}{accepted}"
-            return
-        counts = dict.fromkeys(SEVERITIES, 0)
-        for finding in findings:
+        counts: Counter[Severity] = Counter()
+        for finding in self.findings:
             counts[finding.severity] += finding.count
-        fixable = sum(finding.count for finding in findings if finding.fixable)
+        fixable = sum(finding.count for finding in self.findings if finding.fixable)
+        waived = sum(finding.count for finding, _ in self.waived)
         offer = f"; --fix fixes {fixable}" if fixable else ""
-        yield f"{count_severities(counts)}: {name}{offer}{accepted}"
-        yield from list_findings(findings)
+        accepted = f"; {waived} waived" if waived else ""
+        yield f"{count_severities(counts) or 'clean'}: {cut(self.name)}{offer}{accepted}"
+        yield from list_findings(self.findings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the element of the report's `cards` member."""
@@ -251,24 +248,16 @@ def _report_of(
     for finding in findings:
         if settings.ignore & {finding.code, rules.group_of(finding.code)}:
             continue
-        waivers = [
-            waiver
-            for waiver in settings.waivers
-            if waiver.rule == finding.code and waiver.path in ("", finding.path)
-        ]
-        reasons = [waiver.reason for waiver in waivers if not waiver.has_ended(settings.today)]
-        if reasons:
-            waived.setdefault(reasons[0], []).append(finding)
+        waivers = [waiver for waiver in settings.waivers if waiver.fits(finding)]
+        in_force = [waiver for waiver in waivers if not waiver.has_ended(settings.today)]
+        if in_force:
+            waived.setdefault(in_force[0].reason, []).append(finding)
             continue
         if waivers:
             message = f"{finding.message} (its waiver ended on {waivers[-1].expires})"
             finding = replace(finding, message=message)
         kept.append(finding)
-    accepted = (
-        (finding, reason)
-        for reason, findings_waived in waived.items()
-        for finding in cap_findings(findings_waived)
-    )
+    accepted = [(f, reason) for reason in waived for f in cap_findings(waived[reason])]
     return CardReport(name, cap_findings(kept), tuple(accepted), document)
 
 
@@ -315,11 +304,7 @@ def with_findings(
     report: CardReport, more: Iterable[Finding], settings: rules.LintSettings
 ) -> CardReport:
     """Return a report with findings from outside the card, chosen by the same settings."""
-    chosen = (
-        finding
-        for finding in more
-        if finding.code == "json.not-read" or _is_chosen(finding.code, settings)
-    )
+    chosen = (f for f in more if f.code == "json.not-read" or _is_chosen(f.code, settings))
     added = _report_of(report.name, chosen, settings, report.document)
     findings = (*report.findings, *added.findings)
     return replace(report, findings=findings, waived=(*report.waived, *added.waived))

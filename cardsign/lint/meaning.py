@@ -11,7 +11,7 @@ from semver import Version
 from cardsign.card.document import BINDING_MEMBERS, interfaces_of
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
 from cardsign.card.schema import check_members, fold
-from cardsign.card.security import Scheme, requirements_of, security_problems
+from cardsign.card.security import REQUIREMENT_LISTS, Scheme, requirements_of, security_problems
 from cardsign.card.values import Json, elements_of, members_of, split
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.lint.rules import Breach, LintedCard, Tokens
@@ -44,19 +44,16 @@ def members(subject: LintedCard) -> Iterator[Breach]:
     """Yield required members that are empty, in either version's sense, and members of the other
     A2A version in a card that is clearly of one version."""
     version = subject.a2a_version
+    other = {"1.0": "0.3", "0.3": "1.0"}.get(version)
     for spot in subject.spots:
-        current, old = spot.field, spot.old_field
-        field = current or old
+        field = spot.field or spot.old_field
         if spot.role != "member" or field is None:
             continue
         if field.required and (spot.value == "" or spot.value == []):
             yield "members.empty", spot.tokens, "is empty"
-        if spot.value is None or (
-            spot.tokens[0] == "securitySchemes" and spot.name in _FOLLOWS_TYPE
-        ):
-            continue
-        if (version == "1.0" and not current) or (version == "0.3" and not old):
-            other = "0.3" if version == "1.0" else "1.0"
+        is_foreign = not (spot.field if version == "1.0" else spot.old_field)
+        follows = spot.tokens[0] == "securitySchemes" and spot.name in _FOLLOWS_TYPE
+        if other and is_foreign and spot.value is not None and not follows:
             message = f"A2A {other} has this member, and {version} has not"
             yield "members.version", spot.tokens, message
 
@@ -87,17 +84,15 @@ def interfaces(subject: LintedCard) -> Iterator[Breach]:
     A URI is a custom binding, and http to this machine is for the secrets group.
     """
     for interface in interfaces_of(subject.document):
-        where = interface.tokens
+        where, bound, version = interface.tokens, interface.binding, interface.version
         if isinstance(interface.url, str) and interface.url:
-            yield from _check_url(interface.url, str(interface.binding), where)
-        bound, version = interface.binding, interface.version
+            yield from _check_url(interface.url, str(bound), where)
         if isinstance(bound, str) and bound not in _BINDINGS and not _URI.fullmatch(bound):
             place = (*where[:-1], BINDING_MEMBERS[interface.member])
             yield "meaning.binding", place, f"{bound[:40]!r} is not a binding of A2A"
-        if interface.member != "supportedInterfaces" or not isinstance(version, str):
-            continue
-        if version and not _MAJOR_MINOR.fullmatch(version):
-            message = f"{version[:40]!r} is not written as Major.Minor"
+        is_own = interface.member == "supportedInterfaces" and isinstance(version, str)
+        if is_own and version and not _MAJOR_MINOR.fullmatch(str(version)):
+            message = f"{str(version)[:40]!r} is not written as Major.Minor"
             yield "meaning.protocol-version", where[:-1], message
     if not any(interfaces_of(subject.document)):
         yield "meaning.no-interface", (), "neither supportedInterfaces nor url is there"
@@ -123,13 +118,14 @@ def _check_url(text: str, bound: str, where: Tokens) -> Iterator[Breach]:
 
 def protocol_version(subject: LintedCard) -> Iterator[Breach]:
     """Yield a version of the whole card that is none, or contradicts its form."""
-    version, message = subject.document.get("protocolVersion"), ""
-    if isinstance(version, str) and not _ANY_VERSION.fullmatch(version):
-        message = f"{version[:40]!r} is no version"
-    elif isinstance(version, str) and version.startswith("1.") and subject.a2a_version == "0.3":
+    version, place = subject.document.get("protocolVersion"), ("protocolVersion",)
+    if not isinstance(version, str):
+        return
+    if not _ANY_VERSION.fullmatch(version):
+        yield "meaning.protocol-version", place, f"{version[:40]!r} is no version"
+    elif version.startswith("1.") and subject.a2a_version == "0.3":
         message = f"{version} is claimed in a card that is written as 0.3"
-    if message:
-        yield "meaning.protocol-version", ("protocolVersion",), message
+        yield "meaning.protocol-version", place, message
 
 
 # Media types, skills, the version.
@@ -151,12 +147,12 @@ def skill_id(subject: LintedCard) -> Iterator[Breach]:
     """Yield ids that two skills have."""
     seen: set[str] = set()
     for tokens, skill in subject.skills:
-        names = ((member, skill.get(member)) for member in ("id", "skill_id"))
-        member, value = next(((m, v) for m, v in names if isinstance(v, str) and v), ("", ""))
-        if value in seen:
+        ids = ((member, skill.get(member)) for member in ("id", "skill_id"))
+        member, value = next(((m, v) for m, v in ids if isinstance(v, str) and v), ("", ""))
+        if value and value in seen:
             message = f"{value[:60]!r} is the id of a skill before it"
             yield "meaning.skill-id", (*tokens, member), message
-        seen.update([value] if value else [])
+        seen.add(value)
 
 
 def version(subject: LintedCard) -> Iterator[Breach]:
@@ -191,18 +187,15 @@ def extended_card(subject: LintedCard) -> Iterator[Breach]:
 
 def extensions(subject: LintedCard) -> Iterator[Breach]:
     """Yield extensions without a URI, with one that is listed already, or at the top."""
-    seen: set[Json] = set()
+    uris: set[str] = set()
     for index, value in enumerate(extensions_of(subject.document)):
-        uri = members_of(value).get("uri")
-        message = ""
+        uri, place = members_of(value).get("uri"), ("capabilities", "extensions", str(index))
         if not isinstance(uri, str) or not _URI.fullmatch(uri):
-            message = f"{uri!r:.60} is not a URI"
-        elif uri in seen:
-            message = f"{uri:.60} is listed twice"
+            yield "meaning.extension", place, f"{uri!r:.60} is not a URI"
+        elif uri in uris:
+            yield "meaning.extension", place, f"{uri:.60} is listed twice"
         else:
-            seen.add(uri)
-        if message:
-            yield "meaning.extension", ("capabilities", "extensions", str(index)), message
+            uris.add(uri)
     if isinstance(subject.document.get("extensions"), list | dict):
         message = "extensions belong in capabilities.extensions"
         yield "meaning.extensions-place", ("extensions",), message
@@ -226,7 +219,7 @@ def legacy_path(subject: LintedCard) -> Iterator[Breach]:
 
 # Schemes.
 
-_NEEDED: Final[dict[str, tuple[str, ...]]] = {
+_NEEDED: Final[dict[str | None, tuple[str, ...]]] = {
     "apiKey": ("in", "name"),
     "http": ("scheme",),
     "oauth2": ("flows",),
@@ -243,7 +236,7 @@ def schemes(subject: LintedCard) -> Iterator[Breach]:
             yield "meaning.scheme", problem.place.tokens, problem.message
     for name, declared in subject.schemes.items():
         place, flows = ("securitySchemes", name), _flows(declared)
-        for needed in _NEEDED[declared.type] if declared.type else ():
+        for needed in _NEEDED.get(declared.type, ()):
             if declared.members.get(needed) in (None, ""):
                 yield "meaning.scheme", place, f"{declared.type} needs {needed!r}"
         location = declared.members.get("in")
@@ -255,9 +248,8 @@ def schemes(subject: LintedCard) -> Iterator[Breach]:
                 is_url = member.endswith("Url") and isinstance(value, str) and value
                 if is_url and not _is_https(str(value)):
                     yield "meaning.scheme-url", place, f"{member[:40]} is not an https URL"
-        for flow in flows:
-            if flow in ("implicit", "password"):
-                yield "meaning.old-flow", place, f"the {flow} flow"
+        for flow in (flow for flow in flows if flow in ("implicit", "password")):
+            yield "meaning.old-flow", place, f"the {flow} flow"
 
 
 def _flows(scheme: Scheme) -> dict[str, dict[str, Json]]:
@@ -284,31 +276,24 @@ def requirements(subject: LintedCard) -> Iterator[Breach]:
         for name, entry in subject.schemes.items()
         if entry.type == "oauth2"
     }
-    demands = (
-        demand
-        for tokens, owner in subject.owners
-        for demand in requirements_of(owner, subject.schemes, tokens)
-    )
-    for demand in demands:
-        if demand.problem is not None:
-            yield "meaning.requirement", demand.tokens, demand.problem
-        if demand.is_open:
-            message = "an alternative without schemes lets everybody in"
-            yield "meaning.open-door", demand.tokens, message
-        for name, asked in demand.schemes.items():
-            for scope in asked if name in offered else ():
-                if scope not in offered[name]:
+    for tokens, owner in subject.owners:
+        for demand in requirements_of(owner, subject.schemes, tokens):
+            if demand.problem is not None:
+                yield "meaning.requirement", demand.tokens, demand.problem
+            if demand.is_open:
+                message = "an alternative without schemes lets everybody in"
+                yield "meaning.open-door", demand.tokens, message
+            asked = ((n, scope) for n, scopes in demand.schemes.items() for scope in scopes)
+            for name, scope in asked:
+                if scope not in offered.get(name, {scope}):
                     message = f"{name[:40]!r} does not offer {scope[:40]!r}"
                     yield "meaning.scope", demand.tokens, message
 
 
 def no_requirement(subject: LintedCard) -> Iterator[Breach]:
     """Yield that no requirement of the card or of a skill names a scheme."""
-    owners = [owner for _, owner in subject.owners]
-    names = ("security", "securityRequirements")
-    if subject.schemes and not any(
-        isinstance(owner.get(name), list) for owner in owners for name in names
-    ):
+    listed = (owner.get(name) for _, owner in subject.owners for name in REQUIREMENT_LISTS)
+    if subject.schemes and not any(isinstance(value, list) for value in listed):
         yield "meaning.no-requirement", ("securitySchemes",), "no requirement names a scheme"
 
 

@@ -133,6 +133,10 @@ class Waiver:
     expires: date | None = None
     path: str = ""
 
+    def fits(self, finding: Finding) -> bool:
+        """Return whether it is about this finding."""
+        return self.rule == finding.code and self.path in ("", finding.path)
+
     def has_ended(self, today: date | None) -> bool:
         """Return whether it holds no more; an unknown day ends nothing."""
         return self.expires is not None and today is not None and today >= self.expires

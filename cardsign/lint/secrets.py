@@ -34,6 +34,7 @@ _TOKENS: Final[dict[str, re.Pattern[str]]] = {
         r"\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{20}"),
 }
 # fmt: on
+_MIN_TOKEN: Final = 16  # characters
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
 _SECRET_NAME: Final = re.compile(
     r"(?:^|_)(?:password|passwd|pwd|secret|client_?secret|api_?key|private_?key|access_?token|"
@@ -78,17 +79,15 @@ def private_key(spot: Spot) -> str | None:
     if _PRIVATE_KEY.search(_text(spot)):
         return "a private key in PEM"
     value = spot.value
-    if isinstance(value, dict) and "kty" in value and {"d", "k", "p"} & value.keys():
-        return "a JSON Web Key with its private member"
-    return None
+    is_private = isinstance(value, dict) and "kty" in value and {"d", "k", "p"} & value.keys()
+    return "a JSON Web Key with its private member" if is_private else None
 
 
 def token(spot: Spot) -> str | None:
     """Say which tokens a text holds, by the forms of their issuers."""
     text = _text(spot)
-    if len(text) < 16:
-        return None
-    return " and ".join(name for name, form in _TOKENS.items() if form.search(text)) or None
+    tokens = (name for name, form in _TOKENS.items() if form.search(text))
+    return " and ".join(tokens) if len(text) >= _MIN_TOKEN else None
 
 
 def password(spot: Spot) -> str | None:
@@ -96,10 +95,9 @@ def password(spot: Spot) -> str | None:
     text = _text(spot)
     if spot.name is None or spot.field or spot.old_field or not is_secret_name(spot.name):
         return None
-    if len(text) < 8 or re.search(r"\s", text) or _STAND_IN.fullmatch(text):
+    if len(text) < 8 or not re.search(r"\d", text) or re.search(r"\s|://", text):
         return None
-    is_url_or_word = "://" in text or not re.search(r"\d", text)
-    return None if is_url_or_word else f"{spot.name[:40]} holds a text"
+    return None if _STAND_IN.fullmatch(text) else f"{spot.name[:40]} holds a text"
 
 
 def url(spot: Spot) -> str | None:
