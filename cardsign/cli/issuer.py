@@ -25,7 +25,15 @@ from cardsign.keys import passphrases
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES, Role, passphrase_variable
 from cardsign.keys.signers import Access, list_public_keys, user_policy, user_secrets
-from cardsign.keys.store import KeyStore, StorePlace, StoreUser, is_taken, open_store, read_place
+from cardsign.keys.store import (
+    KeyStore,
+    StorePlace,
+    StoreUser,
+    is_taken,
+    locate_store,
+    missing_store,
+    read_place,
+)
 from cardsign.times import second
 
 if TYPE_CHECKING:
@@ -120,13 +128,35 @@ class KeystoreOptions:
         configured = project_config().keystore if is_named else None
         return allowed_store(configured or Path("keys"))
 
-    def open(self) -> KeyStore:
-        """Open the key store, wherever it is."""
-        return open_store(self.located(), local_user())
+    def open(self, *, is_begun: bool = False) -> KeyStore:
+        """Open the key store; `is_begun` says, as settings with an issuer do, that there is one."""
+        store = locate_store(self.located(), local_user())
+        if not store.load().seq:
+            is_begun = is_begun or project_config().issuer is not None
+            raise missing_store(store.place, is_begun=is_begun)
+        return store
 
     def open_if_any(self) -> KeyStore | None:
         """Return the key store if there is one; for commands that only profit from it."""
         return self.open() if is_taken(self.located()) else None
+
+    def check_unclaimed(self, publish: Path | None = None) -> None:
+        """Refuse to begin a key store where another one has published, unless it is named.
+
+        Args:
+            publish: Where its keys are to be published, if there are no settings.
+        """
+        has_settings = os.path.lexists(CONFIG_FILE)  # else none are loaded
+        if self.place is not None or not (has_settings or publish):
+            return
+        from cardsign.issuer.publishing import check_ours
+
+        store = locate_store(self.located(), local_user())
+        config = project_config(None if has_settings else publish)
+        # Once there is a keyset, that tells whose statements are published.
+        if not (store.read_lines() and store.load().keysets):
+            for part in self.work(config, store=store).by_agent():
+                check_ours(part)
 
     def source(self, role: Role | None = None) -> passphrases.PassphraseSource:
         """Return where the passphrase of a role's keys comes from.
@@ -208,7 +238,7 @@ class KeystoreOptions:
         from cardsign.issuer.work import Work
 
         apart = replace(self, place=root_keystore)
-        work.roots = Work(apart.open(), work.now, access=apart.access())
+        work.roots = Work(apart.open(is_begun=True), work.now, access=apart.access())
         work.root_option = f"--root-keystore {shlex.quote(str(root_keystore))}"
 
 

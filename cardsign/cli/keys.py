@@ -59,6 +59,7 @@ def generate(alg: SigningAlg, role: ledger.Role, keystore: KeystoreOptions) -> N
     caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
     is used only after a statement lists it; cardsign keys rotate drafts one.
     """
+    keystore.check_unclaimed()
     with of_the_user("--kid"):
         private = PrivateKey.generate(alg, kid=keystore.kid)
     _add(keystore, private, role)
@@ -77,6 +78,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
     a URI, such as awskms:///ID or env:NAME, the key store holds only the public key and the URI.
     The signer has to prove that it has the private key.
     """
+    keystore.check_unclaimed()
     kid, public = keystore.kid, keystore.public
     if source.partition(":")[0] in ("env", *SCHEMES):
         access = keystore.access(source)
@@ -166,7 +168,7 @@ def _list_ahead(work: Work) -> int:
     """List what is to be done next with the keys and the keyset, and from when on."""
     from cardsign.issuer.reconcile import foresee  # all of an issuer, which a list does not need
 
-    steps, renewal = foresee(work)
+    steps, renewal, cards = foresee(work)
     rows, lines, now = list[dict[str, Any]](), list[str](), work.now
     for step in steps:
         kid = None if step.action == "generate" else step.key.kid
@@ -179,8 +181,13 @@ def _list_ahead(work: Work) -> int:
         when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
         text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
         lines.append(safe(text, limit=400))
+    for card in cards:
+        when = "now" if card.due <= now else f"from {second(card.due, now)}"
+        text = f"sign the extended card of audience {card.audience} again: {when}, it ends at "
+        lines.append(safe(f"{text}{second(card.ends)}", limit=400))
     keyset = renewal and members(renewal, "number due why ends")
-    return show(Answer({"ahead": rows, "keyset": keyset}, lines))
+    ending = [members(card, "audience due ends") for card in cards]
+    return show(Answer({"ahead": rows, "keyset": keyset, "extended": ending}, lines))
 
 
 #: What ``--now`` stands for without a key.

@@ -76,6 +76,7 @@ def init(
     recovery_out = None if recovery_out == Path(frame.STDIO) else recovery_out
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=recovery_out, **options)
     plan.check()
+    keystore.check_unclaimed(Path("public"))
     has_settings = plan.has_settings
     passphrases = _ask_passphrases(keystore)
     user = issuer.local_user()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from cardsign import errors
 from cardsign.build.assemble import build_card
@@ -75,7 +75,7 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
         source = read_source(card, work.config.build)
         _check_origins(work, card, source)
         with of_the_user(str(card.source)):
-            marker = _marker(work, card, source, earlier)
+            marker = _marker(work, card, source, earlier, {signer.public.kid for signer in signers})
             options = SigningOptions(
                 own_kids=work.store.state.ever_held_kids(), extended=marker, file=str(card.source)
             )
@@ -204,30 +204,40 @@ def expiry(text: str, now: datetime) -> int:
 
 
 def _marker(
-    work: Work, card: ProjectCard, source: bytes, earlier: bytes | None
+    work: Work, card: ProjectCard, source: bytes, earlier: bytes | None, signing_kids: set[str]
 ) -> extensions.ExtendedMarker | None:
-    """Return what makes a card that of an audience: the marker that it has, while that will do."""
+    """Return what makes a card that of an audience: the marker that it has, while that will do.
+
+    A card that renews itself has the time of a new one whenever it has to be signed anyway, so that
+    its holder is wanted with the roots, who renew a keyset at two thirds of its time.
+    """
     if card.audience is None or card.expires is None:
         return None
-    end = expiry(card.expires, work.now)
-    own = _find_own_marker(work, earlier) if earlier else None
+    end, lifetime = expiry(card.expires, work.now), _lifetime(card)
+    own, kids = _find_own_marker(work, earlier) if earlier else (None, frozenset())
     if earlier and own and own.audience == card.audience and _says_the_same(source, earlier, own):
-        half = (work.now.timestamp() + end) / 2  # of the time that a card has which is signed now
-        if own.exp == end or (_renews_itself(card) and half < own.exp <= end):
+        is_early = lifetime and work.now < utc(own.exp) - lifetime / 3 and signing_kids <= kids
+        if own.exp == end or (is_early and own.exp <= end):
             return own
     return extensions.ExtendedMarker(card.audience, max(1, work.store.state.release_seq), end)
 
 
-def _renews_itself(card: ProjectCard) -> bool:
-    """Say whether a card ends some time after it was signed, such as ``90d``."""
-    return bool(card.audience and card.expires and read_span(card.expires))
+def _lifetime(card: ProjectCard) -> timedelta | None:
+    """Return the time that a card has from its signing, such as ``90d``, if that is how it ends."""
+    seconds = read_span(card.expires or "")
+    return timedelta(seconds=seconds) if seconds else None
 
 
-def _find_own_marker(work: Work, untrusted_card: bytes) -> extensions.ExtendedMarker | None:
-    """Return the marker of a card that was signed here; else anybody may have written it."""
-    if not published_card("", untrusted_card, JwkSet.of(_list_own_keys(work))).kids:
-        return None
-    return extensions.find_marker(Card.from_bytes(untrusted_card).document)
+def _find_own_marker(
+    work: Work, untrusted_card: bytes
+) -> tuple[extensions.ExtendedMarker | None, frozenset[str]]:
+    """Return the marker of a card that was signed here, and by which keys.
+
+    Else anybody may have written it.
+    """
+    kids = published_card("", untrusted_card, JwkSet.of(_list_own_keys(work))).kids
+    marker = extensions.find_marker(Card.from_bytes(untrusted_card).document) if kids else None
+    return marker, frozenset(kids)
 
 
 def _says_the_same(source: bytes, signed: bytes, marker: extensions.ExtendedMarker | None) -> bool:
@@ -418,7 +428,7 @@ def _find_withdrawal(work: Work, fault: errors.CardsignError) -> Iterator[Gap]:
 def _make_signing_gap(work: Work) -> Gap:
     """Return the gap of cards that wait for the card key, the first of which may end meanwhile."""
     signed = filter(None, (read_signed(card) for card in work.config.cards if card.audience))
-    markers = filter(None, (_find_own_marker(work, card) for card in signed))
+    markers = filter(None, (_find_own_marker(work, card)[0] for card in signed))
     until = min((utc(marker.exp) for marker in markers), default=None)
     until = work.now if _is_refused(work) else until
     return Gap("sign the cards", key_holder("card"), until=until, close=partial(_sign_again, work))
@@ -452,26 +462,48 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
             yield Gap(message, command=publish)
 
 
-def find_ending_cards(work: Work) -> Iterator[Gap]:
-    """Yield extended cards that have ended or soon end, and that `keys rotate` does not renew.
+class CardDue(NamedTuple):
+    """When a published extended card has to be signed again.
 
-    Soon is at most a quarter of the time since one was published.
+    Attributes:
+        audience: Whose card it is.
+        due: From when on.
+        ends: When it ends.
+        lifetime: How long it lasts once it is signed, if `keys rotate` renews it.
+    """
+
+    audience: str
+    due: datetime
+    ends: datetime
+    lifetime: timedelta | None
+
+
+def list_due_cards(work: Work) -> Iterator[CardDue]:
+    """Yield when each extended card that is published has to be signed again.
+
+    One that `keys rotate` renews is due when a third of its time is left; another one within
+    14 days of its end, and at most a quarter of the time since it was published.
     """
     begun, newest = ledger.first_published(work.store.state), work.published
-    named = {card.audience: _renews_itself(card) for card in work.config.cards}
+    lifetimes = {card.audience: _lifetime(card) for card in work.config.cards}
     for audience, untrusted_card in (newest.extended if newest else {}).items():
-        marker = None
         with suppress(InputRefused):  # which publishing refuses as well
-            marker = extensions.find_marker(Card.from_bytes(untrusted_card).document)
-        if marker is None or named.get(audience):
-            continue
-        end, begin = utc(marker.exp), begun.get(card_digest(untrusted_card), work.now)
-        if audience in named and end <= work.now:
-            continue  # it cannot be signed, which is said already
-        if end <= work.now + min(NOTICE, (end - begin) / 4):
-            message = f"sign the extended card of audience {audience} again, to end later"
-            command = f"cardsign sign CARD -o FILE --extended {audience} --seq N --expires DATE; "
-            command += f"cardsign publish SIGNED --extended {audience}=FILE"
-            # The person first sets a later `expires` in cardsign.toml.
-            command = work.again if audience in named else command
-            yield Gap(message, command=command, until=end)
+            if marker := extensions.find_marker(Card.from_bytes(untrusted_card).document):
+                end, begin = utc(marker.exp), begun.get(card_digest(untrusted_card), work.now)
+                lifetime = lifetimes.get(audience)
+                notice = lifetime / 3 if lifetime else min(NOTICE, (end - begin) / 4)
+                yield CardDue(audience, end - notice, end, lifetime)
+
+
+def find_ending_cards(work: Work) -> Iterator[Gap]:
+    """Yield extended cards that have ended or soon end, and that `keys rotate` does not renew."""
+    named = {card.audience for card in work.config.cards}
+    for audience, due, ends, lifetime in list_due_cards(work):
+        if lifetime or due > work.now or (audience in named and ends <= work.now):
+            continue  # one of the project that has ended cannot be signed, which is said already
+        message = f"sign the extended card of audience {audience} again, to end later"
+        command = f"cardsign sign CARD -o FILE --extended {audience} --seq N --expires DATE; "
+        command += f"cardsign publish SIGNED --extended {audience}=FILE"
+        # The person first sets a later `expires` in cardsign.toml.
+        command = work.again if audience in named else command
+        yield Gap(message, command=command, until=ends)

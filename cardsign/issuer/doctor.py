@@ -33,7 +33,7 @@ def examine_issuer(work: Work) -> list[Finding]:
     """
     if not (work.store.read_lines() or work.store.list_blobs()):
         work.store.load(moved=True)  # which says so where one was seen
-        raise missing_store(work.store.place)
+        raise missing_store(work.store.place, is_begun=work.config.issuer is not None)
     findings = [*examine_store(work.store)]
     try:
         state = work.store.load()

@@ -120,13 +120,16 @@ def following(
     """Return a statement with what has become of the keys of a store; number and times stay.
 
     Its keys are listed, also those that wait for that; retired ones no longer, revoked ones as
-    revoked, whether they are online keys or roots. Keys that the store does not hold stay as
-    they are. A key that was not listed counts from `now` on; one that ends before `until` is
-    prolonged.
+    revoked, whether they are online keys or roots. So is a stolen release key, whether or not it
+    can still be opened to sign its last release. Keys that the store does not hold stay as they
+    are. A key that was not listed counts from `now` on; one that ends before `until` is prolonged.
     """
     ours = {record.thumbprint for record in state.keys}
-    revoked = {record.thumbprint for record in state.keys if record.state == "revoked"}
-    revoked |= statement.revoked
+    revoked = statement.revoked.union(
+        record.thumbprint
+        for record in state.keys
+        if record.state == "revoked" or (record.is_stolen and record.rotates)
+    )
     over = revoked | {record.thumbprint for record in state.keys if record.state in ENDED}
     listed = {key.public.thumbprint: key for key in statement.keys}
     kept = [key for name, key in listed.items() if name not in ours | revoked]
@@ -137,7 +140,7 @@ def following(
     ]
     roots = (key for key in statement.root.keys if key.public.thumbprint not in over)
     root = replace(statement.root, keys=tuple(roots))
-    return replace(statement, root=root, keys=(*kept, *own_keys), revoked=frozenset(revoked))
+    return replace(statement, root=root, keys=(*kept, *own_keys), revoked=revoked)
 
 
 def draft_next(
@@ -544,7 +547,7 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
     newest = work.keyset
     steps = agenda.steps(work.store.state, work.config.timeline, work.now)
     ahead = [step for step in steps if step.action == "generate"]
-    if newest is None or any(step.key.state != "active" for step in ahead):
+    if newest is None or any(step.key.state != "active" or step.key.is_stolen for step in ahead):
         return  # the roots sign once, when the keys that take the places of revoked ones are made
     until = _keyset_needed_by(work, newest)
     # A key that is due to be made changes the draft.

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from cardsign import errors
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import ProjectConfig
 from cardsign.errors import PublishRefused, UsageFault
+from cardsign.files import read_bytes
 from cardsign.findings import counted
 from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work
 from cardsign.jose.keys import JwkSet, PublicKey
-from cardsign.keys import agenda, history
+from cardsign.keys import agenda, history, ledger
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.publish import generation as generations
@@ -103,12 +105,13 @@ def _list_ended(
 # What a key store has to publish: cards with its key set, and the issuer's statements.
 
 
-def _publisher_of(store: KeyStore, issuer: str | None = None) -> generations.Publisher:
+def _publisher_of(store: KeyStore, issuer: str | None = None) -> generations.Publisher | None:
     """Return what a publication directory remembers of the key store that it belongs to.
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
     """
-    return generations.Publisher(keystore=digest_of(store.read_lines()[0]), issuer=issuer)
+    lines = store.read_lines()
+    return generations.Publisher(keystore=digest_of(lines[0]), issuer=issuer) if lines else None
 
 
 def _statements_of(store: KeyStore) -> publications.Issued | None:
@@ -331,8 +334,8 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
         return
 
     def record() -> list[str]:
-        seen = replace(publication, at=work.now)
-        work.store.commit(agenda.record_publication, seen, now=work.now)
+        seen, earlier = replace(publication, at=work.now), _find_recorded(work)
+        work.store.commit(agenda.record_publication, seen, now=work.now, replaced=earlier)
         return [f"saw generation {generation.number} at {live}"]
 
     settings = FetchSettings(insecure_loopback_http=work.access.policy.insecure_loopback_http)
@@ -351,11 +354,26 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
         yield Gap(f"record that {live} serves generation {generation.number}", close=record)
 
 
+def _find_recorded(work: Work) -> ledger.Publication | None:
+    """Return the newest recorded publication whose generation is in this publication directory."""
+    for publication in reversed(work.store.state.publications):
+        card = publication.cards[0]
+        with suppress(errors.FileFault, errors.InputRefused):
+            folder = needed_publication(work.config) / f"{publication.generation:06d}"
+            data = read_bytes(folder / card.name, max_bytes=MAX_CARD_BYTES)
+            recorded = publications.published_card(card.name, data, JwkSet.of([]))
+            if recorded.payload_sha256 == card.payload_sha256:
+                return publication
+    return None
+
+
 # Whether what is published is ours, and has come as far as the key store.
 
 
 def check_ours(work: Work) -> publications.CheckedIssued | None:
     """Return the statements that are published, if those of this key store have led to them.
+
+    Where there are none to compare, the publication has to be of this key store.
 
     Raises:
         UsageFault: ``publish.other_publisher``: others have signed them, or nobody has.
@@ -363,11 +381,14 @@ def check_ours(work: Work) -> publications.CheckedIssued | None:
             one number.
     """
     kept = {keyset.number: keyset.digest for keyset in history.kept_keysets(work.store)}
-    path, published, why = str(work.config.publish), None, ""
+    directory, published, why = work.config.publish, None, ""
+    path = str(directory)
     try:
-        published = published_statements(work.config.publish) if kept else None
+        published = published_statements(directory) if kept else None
     except PublishRefused as refusal:
         why = refusal.message
+    if directory and not (published or why):
+        publications.check_publisher(work.published, _publisher_of(work.store), directory)
     # However far one of both is behind, they have a keyset in common.
     common = [keyset for keyset in published.keysets if keyset.number in kept] if published else []
     forked = [keyset for keyset in common if keyset.digest != kept[keyset.number]]
@@ -407,9 +428,6 @@ def check_publishable(
             # fast-forward.
             ends = replace(published, release=None) if keyset else published
             candidate.checked(now=work.now, published=published).check_follows(ends)
-        elif release and part.config.publish:
-            owner = _publisher_of(work.store)
-            publications.check_publisher(part.published, owner, part.config.publish)
 
 
 def find_adoptable(work: Work) -> dict[str, Callable[[], object]]:

@@ -22,7 +22,7 @@ from cardsign.findings import counted
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer import publishing
 from cardsign.issuer import release as releases
-from cardsign.issuer.cards import find_card_gaps, find_ending_cards
+from cardsign.issuer.cards import CardDue, find_card_gaps, find_ending_cards, list_due_cards
 from cardsign.issuer.work import NEEDS_A_PERSON, RECOVER, Gap, Work, key_holder
 from cardsign.jose.jwk import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey
@@ -71,12 +71,15 @@ def find_gaps(work: Work) -> Iterator[Gap]:
     yield from publishing.find_live_gap(work)
 
 
-def foresee(work: Work) -> tuple[tuple[agenda.Step, ...], keysets.KeysetDue | None]:
-    """Return what is ahead of the keys, and of the keyset if there is one."""
+def foresee(
+    work: Work,
+) -> tuple[tuple[agenda.Step, ...], keysets.KeysetDue | None, list[CardDue]]:
+    """Return what is ahead of the keys, of the keyset if there is one, and of extended cards."""
     state, keyset, renewal = work.store.state, work.keyset, None
     if keyset and not history.has_ended(state, keyset):
         renewal = keysets.keyset_due(state, keyset, now=work.now)
-    return agenda.steps(state, work.config.timeline, work.now), renewal
+    cards = [card for part in work.by_agent() for card in list_due_cards(part)]
+    return agenda.steps(state, work.config.timeline, work.now), renewal, cards
 
 
 # What is published, and not by this key store; keysets that were signed, and not kept here.
@@ -88,7 +91,8 @@ def _find_obstacles(work: Work) -> tuple[list[Gap], bool]:
         return [*_find_adoption(work)], False
     except (UsageFault, errors.ServeFault, errors.FileFault) as fault:
         move = f"mv {shlex.quote(str(work.config.publish))} ELSEWHERE && {work.again}"
-        message = "find out who wrote what is published, and move it away if nobody here did"
+        message = "find out who wrote what is published: if another key store of yours did, go on "
+        message += "with that (--keystore DIR, or CARDSIGN_KEYSTORE); if nobody did, move it away"
         return [Gap(f"{message}: {fault.message}", command=move)], True
     except errors.PublishRefused as fault:
         message = f"go on with the key store that has published: {fault.message}"
@@ -303,7 +307,7 @@ def _close_gaps(work: Work, done: list[str]) -> list[Gap]:
     faults: dict[tuple[str, str], CardsignError] = {}
     closed = Counter[tuple[str, str]]()
     while True:
-        gaps: list[Gap] = []
+        gaps, kept = list[Gap](), work.store.state.keysets
         for gap in find_gaps(work):
             if gap.close is None or gap.name in faults or closed[gap.name] >= _MAX_CLOSED:
                 gaps.append(gap)
@@ -320,7 +324,8 @@ def _close_gaps(work: Work, done: list[str]) -> list[Gap]:
                 gaps.append(gap)
             else:  # what waited for another key or statement may have it now
                 closed[gap.name] += 1
-                faults = {name: fault for name, fault in faults.items() if _stays(fault)}
+                is_new = work.store.state.keysets != kept  # then other keys may sign
+                faults = {} if is_new else {at: faults[at] for at in faults if _stays(faults[at])}
                 break
         else:
             return _for_people(work, gaps, faults)

@@ -335,7 +335,7 @@ def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
             yield _step(state, "retire", key, settings)
         elif key.state == "active" and key.rotates and not key.is_stolen:
             yield from _succession(state, key, settings)
-        if _was_the_last(state, key):
+        elif _was_the_last(state, key):
             yield from _replacement(state, key, settings)
 
 
@@ -367,7 +367,8 @@ def _replacement(state: StoreState, key: KeyRecord, settings: TimelineSettings) 
     if standbys := [heir for heir in heirs if heir.state == "prepublished"]:
         yield _step(state, "activate", standbys[0], settings)
     elif key.revoked_because != "ceased" and len(heirs) < 2:
-        yield Step("generate", key, f"key {key.kid!r} was revoked", key.times.revoked)
+        why = f"key {key.kid!r} was revoked" if key.times.revoked else f"key {key.kid!r} was stolen"
+        yield Step("generate", key, why, key.times.revoked or _ALWAYS)
 
 
 def _find_heirs(state: StoreState, key: KeyRecord) -> list[KeyRecord]:
@@ -381,9 +382,10 @@ def _step(state: StoreState, action: Action, key: KeyRecord, settings: TimelineS
 
 
 def _was_the_last(state: StoreState, key: KeyRecord) -> bool:
-    """Return whether a key was revoked while it was the active one, and has no successor yet."""
+    """Return whether the active key was revoked or stolen, and has no successor yet."""
     activated = key.times.activated
-    if key.state != "revoked" or activated is None or not key.rotates:
+    is_over = key.state == "revoked" or (key.state == "active" and key.is_stolen)
+    if not is_over or activated is None or not key.rotates:
         return False
     others = [other for other in state.keys if other.succeeds(key)]
     return all(

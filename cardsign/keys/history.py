@@ -167,7 +167,8 @@ def follow_events(state: StoreState, kept: Sequence[KeysetStatement]) -> list[Ev
         if key.state == "generated" and key.thumbprint in listed:
             events.append(move(key, "prepublished"))
         elif key.state not in ENDED and key.thumbprint in over:
-            events.append(move(key, "revoked", reason="superseded"))
+            reason = "compromised" if key.is_stolen else "superseded"
+            events.append(move(key, "revoked", reason=reason))
     return events
 
 

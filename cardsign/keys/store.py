@@ -51,6 +51,12 @@ _URL: Final = re.compile(
     r"postgresql://(?:[^:@/?#]*@)?(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/[^:@/?#]+"
     r"(?:\?(?!.*password)[^@?#]*)?"
 )
+#: What to do where there was a key store, or must be one.
+_ELSEWHERE: Final = (
+    "Mount it, put back a copy, or name it: --keystore DIR, --root-keystore DIR, or for a database:"
+    " export CARDSIGN_KEYSTORE=postgresql://USER@HOST/DATABASE. If it is lost: "
+    "cardsign keyset recover --recovery-file FILE --digest SHA-256"
+)
 MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another process made
 _SEEN: Final = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64})\n")
 
@@ -160,9 +166,7 @@ class KeyStore(ABC):
             heads[state.seq] = state.head
         if seen[0] and not (heads or state.seq):
             message = f"there is no key store in {self.place}, where this machine saw one"
-            hint = "Mount it, name the right database, or put back a copy. If it is lost: cardsign "
-            hint += "keyset recover --recovery-file FILE --digest SHA-256"
-            raise StoreFault("keystore.missing", message, hint=hint)
+            raise StoreFault("keystore.missing", message, hint=_ELSEWHERE)
         for seq, head in (seen, (self.state.seq, self.state.head)):
             if seq >= max(1, self.state.seq) and heads.get(seq) != head:
                 message = f"the log does not continue from line {seq}, the newest seen here"
@@ -268,12 +272,22 @@ class KeyStore(ABC):
         """
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
-        access = access.for_role(record.role)
+        shared, access = access.secrets, access.for_role(record.role)
         if record.blob is None or not record.custody.startswith("file:"):
             return open_signer(record.custody, record.public, access)
         self.checked_blob(private_blob(record.blob))  # before anybody is asked for a passphrase
         passphrase = access.passphrase(record.custody, f"{record.role} keys")
-        private = self._unseal(record, passphrase)
+        try:
+            private = self._unseal(record, passphrase)
+        except errors.PassphraseFault as fault:
+            if not (record.is_stolen and record.rotates):
+                raise
+            # Its role may have a new passphrase by now; this key signs once more.
+            try:
+                passphrase = shared("passphrase", f"stolen {record.role} keys")
+                private = self._unseal(record, passphrase)
+            except errors.PassphraseFault:
+                raise fault from None
         access.remember(record.custody, passphrase)
         return private
 
@@ -471,9 +485,10 @@ def open_store(
     return store
 
 
-def missing_store(place: str) -> StoreFault:
-    """Return what is raised where no key store is."""
-    return StoreFault("keystore.missing", "there is no key store here", path=place)
+def missing_store(place: str, *, is_begun: bool = False) -> StoreFault:
+    """Return ``keystore.missing``, which advises to make one unless `is_begun` says that it was."""
+    hint = _ELSEWHERE if is_begun else ""
+    return StoreFault("keystore.missing", "there is no key store here", path=place, hint=hint)
 
 
 def create_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:

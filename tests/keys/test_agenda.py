@@ -299,7 +299,7 @@ AHEAD: dict[str, tuple[StoreState, int, str]] = {
         300,
         "activate new",
     ),
-    "a stolen release key has none": (TOLD, 10**6, "generate one"),  # it only tells of the others
+    "a stolen release key, which the next keyset ends": (TOLD, 10**6, "generate one, generate r"),
     "unless it ends otherwise": (
         revoke(TOLD, "r", "superseded", 200),
         10**6,
