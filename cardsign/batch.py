@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -248,20 +248,14 @@ def verify_many(
 _unpickled: Final = lru_cache(1)(pickle.loads)
 
 
-#: Set in a worker by Ctrl-C.
-_stopped: Final = Event()
 #: Cards that were read, and the results on them.
 Task: TypeAlias = Sequence[tuple[str, Data]]
 Work: TypeAlias = Callable[[Task], list[Any]]
 
 
 def _work(sent: bytes, cards: Task) -> list[Any]:
-    verify, results = _unpickled(sent), []
-    for card in cards:
-        if _stopped.is_set():
-            raise SystemExit
-        results.append(verify(*card))
-    return results
+    verify = _unpickled(sent)
+    return [verify(*card) for card in cards]
 
 
 @contextmanager
@@ -302,7 +296,7 @@ def _processes(count: int, work: Work) -> Iterator[Callable[[Task], futures.Futu
 
 
 def _answer(connection: Any, work: Work) -> None:
-    """Answer tasks, until Ctrl-C after the card in hand, or the end of the parent."""
+    """Answer tasks, until Ctrl-C or the end of the parent, however that comes."""
     from multiprocessing import parent_process
 
     def end_with_parent() -> None:
@@ -310,7 +304,7 @@ def _answer(connection: Any, work: Work) -> None:
             parent.join()
             os._exit(1)
 
-    signal.signal(signal.SIGINT, lambda *_: _stopped.set())
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback of each worker helps nobody
     Thread(target=end_with_parent, daemon=True).start()
     while True:
         connection.send(work(connection.recv()))

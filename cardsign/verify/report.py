@@ -353,10 +353,7 @@ _ANSWERS: Final = {
     ("integrity", "no"): "no signature that counts fits the card as it is",
     ("integrity", "unknown"): "there is no signature by a key that you accept",
     ("authorised", "yes"): "the key may sign for the subject; every endpoint is in its origins",
-    (
-        "authorised",
-        "no",
-    ): "the key may not sign this card, it is of another kind, or leads elsewhere",
+    ("authorised", "no"): "the key may not sign it, or it is of another kind, or leads elsewhere",
     ("authorised", "unknown"): "not checked, because no signature could be",
     ("current", "yes"): "the issuer lists this card as current",
     ("current", "no"): "the key is revoked, or the issuer no longer lists this card as current",

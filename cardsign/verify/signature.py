@@ -313,17 +313,16 @@ def _read_marker(
         marker = find_marker(payload.value, payload.data)
     except CardRefused as refusal:
         return None, Finding(refusal.code, refusal.message, Place(refusal.path))
-    if subject.audience is None:
-        if marker is None:
-            return None, None
-        public = f"this is the extended card of audience {marker.audience!r}, not a public one"
-        return marker, Finding("extended.served_as_public", public)
+    audience = None if marker is None else marker.audience
+    if audience == subject.audience:
+        return marker, None
     if marker is None:
         return None, Finding("extended.not_marked", "the card has no extended-card marker")
-    if marker.audience != subject.audience:
-        other = f"this is the card of audience {marker.audience!r}, not of {subject.audience!r}"
-        return marker, Finding("extended.audience_mismatch", other)
-    return marker, None
+    if subject.audience is None:
+        public = f"this is the extended card of audience {audience!r}, not a public one"
+        return marker, Finding("extended.served_as_public", public)
+    other = f"this is the card of audience {audience!r}, not of {subject.audience!r}"
+    return marker, Finding("extended.audience_mismatch", other)
 
 
 def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) -> list[Finding]:

@@ -146,6 +146,10 @@ def _is_good(report: SignatureReport) -> bool:
     return report.counts and report.answers.authorised == "yes" and report.answers.current != "no"
 
 
+#: The answers that make a card trusted.
+_YES: Final = Answers("yes", "yes", "yes", "yes")
+
+
 def _verdict(
     signatures: Sequence[SignatureReport], best: SignatureReport | None, inquiry: Inquiry
 ) -> Verdict:
@@ -158,15 +162,11 @@ def _verdict(
         return "invalid"
     if _may_be_outdated(best, trust):
         return "indeterminate"
-    answers = best.answers
-    if (answers.integrity, answers.authorised, answers.complete) != ("yes", "yes", "yes"):
+    current = best.answers.current
+    if best.answers._replace(current="yes") != _YES or current == "no":
         return "untrusted"
-    if answers.current == "no":
-        return "untrusted"
-    if trust.blocks:
-        return "indeterminate"
-    is_waived = trust.issuer.freshness == "waived"
-    return "trusted" if answers.current == "yes" or is_waived else "indeterminate"
+    is_current = current == "yes" or trust.issuer.freshness == "waived"
+    return "trusted" if is_current and not trust.blocks else "indeterminate"
 
 
 def _may_be_outdated(best: SignatureReport, trust: IssuerTrust) -> bool:
@@ -225,12 +225,9 @@ def _signed_reasons(
     if not best.counts:
         for report in signatures:
             yield from report.reasons[:1]
-    yield from trust.blocks
-    if best.counts and trust.issuer.freshness == "required":
-        yield from _freshness_reasons(best, trust)
-    yield from best.reasons
-    if best.counts:
-        yield from _freshness_reasons(best, trust)
+    freshness = tuple(_freshness_reasons(best, trust)) if best.counts else ()
+    yield from (*trust.blocks, *(freshness if trust.issuer.freshness == "required" else ()))
+    yield from (*best.reasons, *freshness)
 
 
 def _bad_reasons(
@@ -247,15 +244,16 @@ def _bad_reasons(
 
 
 def _freshness_reasons(best: SignatureReport, trust: IssuerTrust) -> Iterator[Finding]:
-    if best.answers.current == "unknown" and trust.issuer.freshness == "waived":
-        message = "revocation and rollback were not checked"
-        hint = "A key set alone cannot show them." if trust.issuer.is_holder else ""
-        yield Finding("trust.freshness_waived", message, fix=hint)
+    if best.answers.current == "unknown":
+        if trust.issuer.freshness == "waived":
+            message = "revocation and rollback were not checked"
+            hint = "A key set alone cannot show them." if trust.issuer.is_holder else ""
+            yield Finding("trust.freshness_waived", message, fix=hint)
+        elif not trust.hindrances:
+            hint = "It follows from the other reasons. Do what they say." if trust.blocks else ""
+            message = "nothing shows that the card is current"
+            yield Finding("trust.freshness_unknown", message, fix=hint)
         yield from trust.hindrances
-    elif best.answers.current == "unknown":
-        hint = "It follows from the other reasons. Do what they say." if trust.blocks else ""
-        message = "nothing shows that the card is current"
-        yield from trust.hindrances or [Finding("trust.freshness_unknown", message, fix=hint)]
     if best.profile not in FULL_PROFILES:
         message = f"{best.profile} leaves out empty values, so removing one would not be seen"
         yield Finding("coverage.absence_unprovable", message)
