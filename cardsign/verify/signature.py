@@ -33,6 +33,7 @@ from cardsign.card.document import TOKEN_CLAIMS, check_interfaces, check_is_agen
 from cardsign.card.extensions import ExtendedMarker, find_marker
 from cardsign.card.profiles import (
     DEFAULT_PROFILES,
+    FULL_PROFILES,
     PROFILES,
     LeftOpen,
     Payload,
@@ -282,7 +283,7 @@ def _why_it_may_not_count(
     message = f"the signature is good, but made by the rule {profile}, which does not count here"
     if leaves.count:
         message += f" and leaves {some_of(leaves.pointers, leaves.count)} unsigned"
-    is_curable = profile in DEFAULT_PROFILES and not issuer.only
+    is_curable = profile in DEFAULT_PROFILES and issuer.profiles == FULL_PROFILES
     is_curable = is_curable and not left_open(payload, accept_lossy=True).fails
     fix = "" if is_curable else "Ask the issuer to sign for served-as-is as well."
     return "other-profile", Finding("sig.other_profile", message, Place(path), fix)
