@@ -13,13 +13,12 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, read_bytes
@@ -53,13 +52,15 @@ class ConformanceCase:
         keys: The trusted keys, as a JWK Set (RFC 7517).
         origin: Where all interfaces of a trusted card are.
         is_trusted: What must come out.
+        need: What it takes beyond these, so that it is left out.
     """
 
     name: str
-    card: bytes = field(repr=False)
-    keys: bytes = field(repr=False)
-    origin: str
-    is_trusted: bool
+    card: bytes = field(default=b"", repr=False)
+    keys: bytes = field(default=b"", repr=False)
+    origin: str = _ORIGIN
+    is_trusted: bool = False
+    need: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +109,25 @@ def read_cases(folder: Path) -> tuple[list[ConformanceCase], dict[str, list[str]
         UsageFault: ``usage.invalid``: there are no cases, or a file is none of the corpus.
         FileFault: A file is a link, device or pipe, too long, or cannot be read.
     """
-    cases, left_out = list[ConformanceCase](), defaultdict[str, list[str]](list)
+    cases: list[ConformanceCase] = []
     for place, read in (("vectors/cards", _read_vector), ("attacks", _read_attack)):
         for path in sorted((folder / place).glob("*.json")):
             try:
                 document = json.loads(read_bytes(path, max_bytes=MAX_INPUT_BYTES, plain=True))
-                for name, case in read(path.stem, document):
-                    if isinstance(case, ConformanceCase):
-                        cases.append(case)
-                    else:
-                        left_out[case].append(name)
+                cases += read(path.stem, document)
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
                 message = "this is not a file of the corpus"
                 hint = "See tests/attacks/README.md and tests/vectors/README.md."
                 raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
-    if not cases:
+    complete = [case for case in cases if not case.need]
+    if not complete:
         hint = "Name the folder tests of a checkout of cardsign."
         raise UsageFault("usage.invalid", "it holds no cases", path=str(folder), hint=hint)
-    return cases, left_out
+    left_out: dict[str, list[str]] = {}
+    for case in cases:
+        if case.need:
+            left_out.setdefault(case.need, []).append(case.name)
+    return complete, left_out
 
 
 def run_cases(folder: Path, command: str) -> ConformanceReport:
@@ -182,44 +184,38 @@ def _find_problem(words: list[str], folder: Path, numbered: tuple[int, Conforman
 # The cases, as tests/vectors/README.md and tests/attacks/README.md describe them.
 
 
-#: A case by its name; or what it needs beyond a card, keys and an origin.
-_NamedCase: TypeAlias = tuple[str, ConformanceCase | str]
-
-
-def _read_vector(stem: str, vector: Mapping[str, Any]) -> Iterator[_NamedCase]:
+def _read_vector(stem: str, vector: Mapping[str, Any]) -> Iterator[ConformanceCase]:
     """Yield the case of a card under the readings of A2A that sign all of a card."""
     name = f"cards/{stem}"
     if set(vector["accepted_profiles"]) != set(ACCEPTED["full"]):
-        yield name, "signatures that leave parts of a card out"
+        yield ConformanceCase(name, need="signatures that leave parts of a card out")
         return
     card, keys = base64.b64decode(vector["card_base64"]), json.dumps(vector["jwks"]).encode()
     is_trusted = vector["expect"]["verdict"] == "trusted"
-    yield name, ConformanceCase(name, card, keys, _ORIGIN, is_trusted)
+    yield ConformanceCase(name, card, keys, is_trusted=is_trusted)
 
 
-def _read_attack(stem: str, attack: Mapping[str, Any]) -> Iterator[_NamedCase]:
+def _read_attack(stem: str, attack: Mapping[str, Any]) -> Iterator[ConformanceCase]:
     """Yield an attack in its variants, and its honest twins."""
-    yield from (
-        (f"{stem}/{members['id']}", "a network") for members in attack.get("transcripts", ())
-    )
+    for members in attack.get("transcripts", ()):
+        yield ConformanceCase(f"{stem}/{members['id']}", need="a network")
     for members in attack["cases"]:
-        name = f"{stem}/{members['id']}"
-        yield name, _read_case(name, attack["files"], members)
+        yield _read_case(f"{stem}/{members['id']}", attack["files"], members)
 
 
 def _read_case(
     name: str, files: Mapping[str, Description], members: Mapping[str, Any]
-) -> ConformanceCase | str:
-    """Return a case of an attack, or what it needs beyond a card, keys and an origin."""
+) -> ConformanceCase:
+    """Return a case of an attack, with what it needs beyond a card, keys and an origin."""
     step = members["steps"][0]
     is_known = members.get("memory", "none") not in ("none", "fresh")
     if len(members["steps"]) > 1 or is_known or "lock" in members:
-        return "a memory"
+        return ConformanceCase(name, need="a memory")
     if step.keys() - _PLAIN_STEP:
-        return "statements, or a second card"
+        return ConformanceCase(name, need="statements, or a second card")
     plain = _read_plain_policy(describe_bytes(files, files[members["policy"]]))
     if plain is None or "issuer" not in step["subject"]:
-        return "a policy"
+        return ConformanceCase(name, need="a policy")
     described, (keys, origin) = step["card"], plain
     card = describe_bytes(files, files[described] if isinstance(described, str) else described)
     jwks, is_trusted = json.dumps({"keys": keys}).encode(), members["kind"] == "twin"
