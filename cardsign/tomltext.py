@@ -129,13 +129,13 @@ def read_settings(
     try:
         return form.model_validate(read_toml(untrusted_bytes), context=context)
     except ValidationError as refused:
-        lines = find_lines(untrusted_bytes.decode())
+        lines, schema = find_lines(untrusted_bytes.decode()), form.model_json_schema()
         faults: list[UsageFault] = []
         for error in _list_errors(refused, lines):
             line = line_of(lines, error["loc"])
             fault = getattr(error.get("ctx", {}).get("error"), "__cause__", None)
             if not isinstance(fault, UsageFault):  # else a validator's, with a code of its own
-                fault = bad_settings(path, explain_error(error, form), line, code)
+                fault = bad_settings(path, explain_error(error, schema), line, code)
             fault.finding = replace(fault.finding, place=Place(str(path), line))
             faults.append(fault)
         faults[0].others = tuple(fault.finding for fault in faults[1:])
@@ -163,11 +163,10 @@ def _is_newer(error: Any) -> bool:
     return (error["loc"], error["type"]) == (("format",), "less_than_equal")
 
 
-def explain_error(error: Any, form: type[BaseModel]) -> str:
-    """Return in words what pydantic finds wrong in a table."""
+def explain_error(error: Any, schema: Mapping[str, Any]) -> str:
+    """Return in words what pydantic finds wrong in a table of a file with this JSON Schema."""
     name = ".".join(map(str, error["loc"]))
     if error["type"] in _UNKNOWN:
-        schema: dict[str, Any] = form.model_json_schema()
         table = schema
         for part in error["loc"][:-1]:
             reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
