@@ -45,7 +45,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.urls import interface_url
 from cardsign.verify.report import SignatureReport
-from cardsign.verify.signature import matching_payload
+from cardsign.verify.signature import examine_signature
 from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import inquire_by
 
@@ -364,12 +364,21 @@ def _keep_foreign(
     notes: list[Finding],
 ) -> list[Json]:
     """Return the signatures of others that stay, in their order; the rest is noted."""
+    if not card.signatures:
+        return []
     own_kids = {*options.own_kids, *(signer.public.kid for signer in signers)}
+    others = inquire_by(options.known_keys or JwkSet(()), "other signers")
     kept: list[Json] = []
     for index, untrusted_entry in enumerate(card.signatures):
-        state, name = _judge_present(untrusted_entry, own_kids, options, payloads)
+        report = examine_signature(index, untrusted_entry, payloads, others)
+        if report.kid in own_kids:
+            continue
+        state = _judge_foreign(report, options)
         if state in _FATES:
             outcome, advice = _FATES[state]
+            name = f"the signature by {report.kid!r}"
+            if report.kid is None:
+                name = f"an entry that cannot be verified ({report.reasons[0].message})"
             place = Place(f"/signatures/{index}")
             notes.append(Finding("sign.foreign", f"{name} was {outcome}", place, fix=advice))
         if state in ("fits", "unchecked"):
@@ -377,30 +386,17 @@ def _keep_foreign(
     return kept
 
 
-def _judge_present(
-    untrusted_entry: Json, own_kids: Collection[str], options: SigningOptions, payloads: Payloads
-) -> tuple[str, str]:
-    """Return what becomes of a signature that is there, and what it is called."""
-    name, key = "an entry that cannot be verified", None
-    try:
-        entry = jws.read_entry(untrusted_entry)
-        if entry.kid in own_kids:
-            return "own", name
-        name = f"the signature by {entry.kid!r}"
-        if options.known_keys is not None:
-            key = options.known_keys.find(entry.kid)
-        if key is not None and matching_payload(entry, key, payloads) is None:
-            return "misfit", name
-    except errors.SignatureRefused as refusal:
-        if key is not None:  # of another algorithm
-            return "misfit", name
-        name += f" ({refusal.message})"
-        if refusal.code in _UNREADABLE:
-            return "garbage", name
-        # Such as an algorithm that we do not know: not ours to judge.
+def _judge_foreign(report: SignatureReport, options: SigningOptions) -> str:
+    """Return what becomes of another signer's signature."""
+    code = report.reasons[0].code if report.reasons else ""
+    if code in _UNREADABLE:
+        return "garbage"
+    if report.verdict == "invalid" or code == "key.alg_mismatch":
+        return "misfit"
     if options.drop_foreign:
-        return "unwanted", name
-    return "unchecked" if key is None else "fits", name
+        return "unwanted"
+    # Such as one of an algorithm that we do not know: not ours to judge.
+    return "unchecked" if report.profile is None else "fits"
 
 
 def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[str, str]) -> Json:

@@ -27,6 +27,7 @@ from cardsign.card.schema import (
     Message,
     respelled,
 )
+from cardsign.card.security import Scheme
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, Place
@@ -304,7 +305,7 @@ def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> di
     old |= _old_security(card, to, change)
     if isinstance(skills := card.get("skills"), list):
         ours = dict(checked_object(kept.pop("skills", None), "skills"))
-        old["skills"] = [_old_skill(skill, ours, to) for skill in skills]
+        old["skills"] = [_old_skill(members_of(skill), ours, to) for skill in skills]
         kept |= {"skills": ours} if ours else {}
     downgraded = with_kept(old, kept)
     order = (*CARD_0_3.fields, "authentication")
@@ -339,28 +340,25 @@ def _old_interface(interface: Mapping[str, Json]) -> Json:
 
 
 def _old_security(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
-    schemes = checked_object(card.get("securitySchemes"), "securitySchemes")
+    schemes = security.schemes_of(card)
     if to == "0.2":
         words: list[Json] = [_word(scheme) for scheme in schemes.values()]
-        if [{"httpAuthSecurityScheme": {"scheme": word}} for word in words] != [*schemes.values()]:
+        declared = members_of(card.get("securitySchemes")).values()
+        if [{"httpAuthSecurityScheme": {"scheme": word}} for word in words] != [*declared]:
             text = "securitySchemes become words of authentication, which say less"
             change(text, "/securitySchemes")
         return {"authentication": {"schemes": words}} if schemes else {}
     old: dict[str, Json] = {}
     if schemes:
-        old["securitySchemes"] = {
-            name: _flat(scheme, f"/securitySchemes/{name}", change)
-            for name, scheme in schemes.items()
-        }
+        old["securitySchemes"] = {name: _flat(scheme, change) for name, scheme in schemes.items()}
     if (requirements := security.flat_requirements(card)) is not None:
         old["security"] = requirements
     return old
 
 
-def _old_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
+def _old_skill(skill: Mapping[str, Json], ours: dict[str, Json], to: A2aVersion) -> Json:
     """Return a skill of an older form; what 0.2 has on the skill itself is taken out of `ours`."""
-    old = dict(checked_object(skill, "skills"))
-    flat = security.flat_requirements(old)
+    old, flat = dict(skill), security.flat_requirements(skill)
     old.pop("securityRequirements", None)
     if to == "0.3":
         return old if flat is None else {**old, "security": flat}
@@ -373,27 +371,22 @@ def _old_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
     return old
 
 
-def _flat(scheme: Json, path: str, change: _Change) -> Json:
+def _flat(scheme: Scheme, change: _Change) -> Json:
     """Return a scheme as 0.3 writes it. A device code flow has no place there; the rest has."""
-    pair = security.unwrapped(members_of(scheme))
-    if pair is None:
-        return scheme
-    kind, members = pair
-    flows = members.get("flows")
-    if isinstance(flows, dict):
+    members = dict(scheme.members)
+    if isinstance(flows := members.get("flows"), dict):
         if "deviceCode" in flows:
-            change("A2A 0.3 has no device code flow, so it is left out", path)
+            text = "A2A 0.3 has no device code flow, so it is left out"
+            change(text, f"/securitySchemes/{scheme.name}")
         members["flows"] = {
             flow: {name: setting for name, setting in value.items() if name != "pkceRequired"}
             for flow, value in flows.items()
             if flow != "deviceCode" and isinstance(value, dict)
         }
-    return {"type": kind, **members}
+    return {"type": scheme.type, **members}
 
 
-def _word(scheme: Json) -> str:
+def _word(scheme: Scheme) -> str:
     """Return the word of 0.2 for a scheme: that of HTTP, else its type."""
-    kind, members = security.unwrapped(members_of(scheme)) or (None, members_of(scheme))
-    name = kind or members.get("type")
-    word = members.get("scheme")
-    return str(word if name == "http" and isinstance(word, str) else name)
+    word = scheme.members.get("scheme") if scheme.type == "http" else None
+    return word if isinstance(word, str) else str(scheme.type)

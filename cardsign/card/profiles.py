@@ -340,8 +340,9 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
 
 #: Members of a skill without which the card's own default holds; an empty list says "none".
 _INHERITED: Final = frozenset({"inputModes", "outputModes"})
-#: The messages of A2A 1.0 and 0.3 at a place; None where a schema ends.
+#: The messages, and the fields, of A2A 1.0 and 0.3 at a place; None where a schema ends.
 _Messages: TypeAlias = tuple[Message | None, Message | None]
+_Fields: TypeAlias = tuple[Field | None, Field | None]
 
 
 class _Walk:
@@ -350,11 +351,7 @@ class _Walk:
     def __init__(self, payload: Payload, rewritten: Node) -> None:
         self.payload = payload
         self.is_lossy = payload.profile not in FULL_PROFILES
-        self.held = rules.origins_in(rewritten)
-        # The objects among the skills, and among the security schemes.
-        members = dict(rewritten.children())
-        owners = (members[name] for name in ("skills", "securitySchemes") if name in members)
-        self.messages = {child.origin: child for own in owners for _, child in own.children()}
+        self.held = rules.by_origin(rewritten)
 
     def parts(
         self, node: Node, tokens: Tokens, messages: _Messages, security: bool
@@ -371,7 +368,7 @@ class _Walk:
             fields = [entry for entry in (field, old_field) if entry is not None]
             secure = security or any(entry.security for entry in fields)
             if not is_held:
-                excuse = self._excuse(node, child, place, secure, field, old_field)
+                excuse = self._excuse(node, child, place, secure, (field, old_field))
                 yield Uncovered(child, place, secure, excuse)
                 continue
             below = (field.message if field else None, old_field.message if old_field else None)
@@ -398,14 +395,9 @@ class _Walk:
                 yield from self._elements(child, place, messages, security, None)
 
     def _excuse(
-        self,
-        owner: Node,
-        node: Node,
-        tokens: Tokens,
-        security: bool,
-        field: Field | None,
-        old_field: Field | None,
+        self, owner: Node, node: Node, tokens: Tokens, security: bool, by_version: _Fields
     ) -> Excuse | None:
+        field, old_field = by_version
         exact = field if field is not None and field.name == tokens[-1] else None
         fields = [entry for entry in (exact, old_field) if entry is not None]
         # Rule 1 reads a default as if the member were not there. Where absence means the card's
@@ -415,9 +407,8 @@ class _Walk:
             security or any(entry.name in _INHERITED for entry in fields)
         ):
             return "SCHEMA_DEFAULT"
-        message = self.messages.get(owner)
-        beside = message.value if message is not None and isinstance(message.value, dict) else {}
-        if says_the_same(node, tokens, self.payload, beside):
+        beside = self.held[owner].value
+        if says_the_same(node, tokens, self.payload, beside if isinstance(beside, dict) else {}):
             return "SAME_AS_1_0"
         if self.is_lossy and field is not None and _is_empty(node, field, whole=True):
             return "DROPPED_BY_VALUE"

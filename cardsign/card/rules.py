@@ -113,15 +113,15 @@ def find(tree: Node, node: Node) -> Tokens | None:
     return None
 
 
-def origins_in(tree: Node) -> set[Node]:
-    """Return the received nodes for which the nodes of a tree stand."""
-    origins: set[Node] = set()
+def by_origin(tree: Node) -> dict[Node, Node]:
+    """Return the nodes of a tree by the received nodes for which they stand."""
+    nodes: dict[Node, Node] = {}
     pending = [tree]
     while pending:
         node = pending.pop()
-        origins.add(node.origin)
+        nodes[node.origin] = node
         pending.extend(child for _, child in node.children())
-    return origins
+    return nodes
 
 
 class RuleRefusal(Exception):
@@ -333,16 +333,11 @@ def _upgrade_requirements(members: dict[str, Node]) -> None:
     legacy = members.pop("security", None)
     if "securityRequirements" in members or legacy is None or legacy.value is None:
         return
-    listed = [] if legacy.value in ({}, "") else list_of(legacy)
-    members["securityRequirements"] = _wrap_requirements(listed, legacy)
-
-
-def _wrap_requirements(listed: list[Node], legacy: Node) -> Node:
     requirements = []
-    for requirement in listed:
+    for requirement in [] if legacy.value in ({}, "") else list_of(legacy):
         schemes = {name: Node({"list": scopes}) for name, scopes in object_of(requirement).items()}
         requirements.append(Node({"schemes": Node(schemes)}, requirement.origin))
-    return Node(requirements, legacy.origin)
+    members["securityRequirements"] = Node(requirements, legacy.origin)
 
 
 def _upgrade_scheme(scheme: Node) -> Node:

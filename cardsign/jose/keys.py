@@ -10,7 +10,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
@@ -470,11 +469,10 @@ class JwkSet:
         skipped: list[SkippedKey] = []
         for place, jwk in read_jwks(untrusted_bytes):
             try:
-                with _in_key(place):
-                    keys.append(PublicKey.from_jwk(jwk))
+                keys.append(PublicKey.from_jwk(jwk))
             except KeyRefused as refusal:
                 if refusal.code not in _FOR_ANOTHER_PURPOSE:
-                    raise
+                    raise place_below(refusal, place, KeyRefused) from refusal
                 kid = jwk.get("kid")
                 kid = kid if isinstance(kid, str) and KID_FORM.fullmatch(kid) else ""
                 skipped.append((kid, refusal.code, refusal.message))
@@ -541,21 +539,13 @@ def read_jwks(untrusted_bytes: bytes) -> Iterator[tuple[str, Mapping[str, Json]]
     jwks = document.get("keys")
     if jwks is None and any("-----BEGIN " in str(pem) for pem in document.values()):
         for kid, pem in document.items():
-            with _in_key(pointer(kid)):
-                jwk = jwk_of_pem(str(pem).encode())
-            yield pointer(kid), {**jwk, "kid": kid}
+            try:
+                yield pointer(kid), {**jwk_of_pem(str(pem).encode()), "kid": kid}
+            except KeyRefused as refusal:
+                raise place_below(refusal, pointer(kid), KeyRefused) from refusal
         return
     if not isinstance(jwks, list):
         message = "`keys` is missing or not a list, expected a JWK Set, a JWK, or {kid: PEM}"
         raise KeyRefused("jwks.malformed", message, path="/keys")
     for index, entry in enumerate(jwks):
         yield f"/keys/{index}", members_of(entry)
-
-
-@contextmanager
-def _in_key(place: str) -> Iterator[None]:
-    """Place the refusal of one key inside the document."""
-    try:
-        yield
-    except KeyRefused as exc:
-        raise place_below(exc, place, KeyRefused) from exc

@@ -263,10 +263,11 @@ class RemoteKey(ABC):
         For ES256 that is r and s, 32 bytes each; for RS256 PKCS #1 v1.5.
 
         Raises:
-            SignerFault: ``signer.wrong_key``; as :meth:`request_signature`.
+            SignerFault: ``signer.wrong_key``; as :meth:`connected`.
             PassphraseFault: A secret is not available.
         """
-        answer = self.request_signature(signing_input, self.public.alg)
+        with self.connected() as service:
+            answer = self.request_signature(service, signing_input)
         # A wrong key, version, padding or form is found here, and not by a peer.
         check_answer(self.public, signing_input, answer)
         return answer
@@ -275,10 +276,11 @@ class RemoteKey(ABC):
         """Return the public key that the signer shows.
 
         Raises:
-            SignerFault: ``signer.no_public``; as :meth:`request_public`.
+            SignerFault: ``signer.no_public``; as :meth:`connected`.
             KeyRefused: It is weak, or for neither ES256 nor RS256.
         """
-        shown = self.request_public()
+        with self.connected() as service:
+            shown = self.request_public(service)
         if isinstance(shown, bytes):
             load = load_pem_public_key if shown.startswith(b"-----") else load_der_public_key
             try:
@@ -288,24 +290,34 @@ class RemoteKey(ABC):
                 raise SignerFault("signer.no_public", message, path=self.uri) from exc
         return PublicKey.from_jwk(shown, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
-    @abstractmethod
-    def request_public(self) -> bytes | Mapping[str, str]:
-        """Ask for the public key: a SubjectPublicKeyInfo in PEM or DER, or a JWK without kid.
-
-        Raises:
-            SignerFault: ``signer.no_public`` where it is not available this way; as
-                :meth:`request_signature`.
-        """
-
-    @abstractmethod
-    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
-        """Ask for a signature of ``protected.payload`` as JWS wants it; nothing is believed.
+    @contextmanager
+    def connected(self) -> Iterator[Any]:
+        """Yield what the key is asked through, and convert what its library raises.
 
         Raises:
             SignerFault: ``usage.not_installed``, ``signer.uri``, ``config.not_allowed``,
                 ``signer.unreachable``, ``signer.credentials``, ``signer.no_key``,
                 ``signer.failed``.
             PassphraseFault: A secret is not available.
+        """
+        yield None
+
+    @abstractmethod
+    def request_public(self, service: Any) -> bytes | Mapping[str, str]:
+        """Ask for the public key: a SubjectPublicKeyInfo in PEM or DER, or a JWK without kid.
+
+        Raises:
+            SignerFault: ``signer.no_public`` where it is not available this way;
+                ``signer.no_key``.
+        """
+
+    @abstractmethod
+    def request_signature(self, service: Any, signing_input: bytes) -> bytes:
+        """Ask for a signature of ``protected.payload`` as JWS wants it; nothing is believed.
+
+        Raises:
+            SignerFault: ``config.not_allowed``, ``signer.unreachable``, ``signer.no_key``,
+                ``signer.failed``.
         """
 
 
@@ -354,27 +366,27 @@ class TokenKey(RemoteKey):
         if not self.token or (self.label is None and self.id is None):
             refuse_uri(uri, "expected a token or its serial, and the object or id of a key")
 
-    def request_public(self) -> bytes:
+    def request_public(self, service: tuple[Any, Any]) -> bytes:
         """Read the public key object that stands beside the private one; empty if there is none."""
-        with self._session() as (library, session):
-            key = self._find(library, session, CLASS=library.ObjectClass.PUBLIC_KEY)
-            if key and key.key_type == library.KeyType.RSA:
-                return bytes(library.util.rsa.encode_rsa_public_key(key))
-            if key and key.key_type == library.KeyType.EC:
-                return bytes(library.util.ec.encode_ec_public_key(key))
-            return b""
+        library, session = service
+        key = self._find(library, session, CLASS=library.ObjectClass.PUBLIC_KEY)
+        if key and key.key_type == library.KeyType.RSA:
+            return bytes(library.util.rsa.encode_rsa_public_key(key))
+        if key and key.key_type == library.KeyType.EC:
+            return bytes(library.util.ec.encode_ec_public_key(key))
+        return b""
 
-    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
-        digest = hashlib.sha256(signing_input).digest()
-        with self._session() as (library, session):
-            kind, key_type = library.ObjectClass.PRIVATE_KEY, library.KeyType[_KEY_TYPES[alg]]
-            key = self._find(library, session, CLASS=kind, KEY_TYPE=key_type)
-            if key is None:
-                message = f"the token has no private key for {alg} there"
-                raise SignerFault("signer.no_key", message, path=self.uri)
-            if alg == "ES256":
-                return bytes(key.sign(digest, mechanism=library.Mechanism.ECDSA))
-            return bytes(key.sign(_DIGEST_INFO + digest, mechanism=library.Mechanism.RSA_PKCS))
+    def request_signature(self, service: tuple[Any, Any], signing_input: bytes) -> bytes:
+        library, session = service
+        digest, alg = hashlib.sha256(signing_input).digest(), self.public.alg
+        kind, key_type = library.ObjectClass.PRIVATE_KEY, library.KeyType[_KEY_TYPES[alg]]
+        key = self._find(library, session, CLASS=kind, KEY_TYPE=key_type)
+        if key is None:
+            message = f"the token has no private key for {alg} there"
+            raise SignerFault("signer.no_key", message, path=self.uri)
+        if alg == "ES256":
+            return bytes(key.sign(digest, mechanism=library.Mechanism.ECDSA))
+        return bytes(key.sign(_DIGEST_INFO + digest, mechanism=library.Mechanism.RSA_PKCS))
 
     def _find(self, library: Any, session: Any, **kind: Any) -> Any:
         """Return the only key of a kind that fits, or None."""
@@ -389,8 +401,8 @@ class TokenKey(RemoteKey):
         return keys[0] if keys else None
 
     @contextmanager
-    def _session(self) -> Iterator[tuple[Any, Any]]:
-        """Log in with the library that the user names."""
+    def connected(self) -> Iterator[tuple[Any, Any]]:
+        """Log in with the library that the user names, and yield it with the session."""
         module = self.access.variable(MODULE_VARIABLE) or ""
         if not os.path.isabs(module):  # a relative one would be the repository's
             message = "no PKCS#11 library is named by the user, by its absolute path"
@@ -524,22 +536,20 @@ class AwsKey(RemoteKey):
     FORM = re.compile(rf"awskms:///(?P<id>(?:{_AWS_ARN})?{_AWS_ID})")
     EXPECTED = "awskms:///KEY, the id or ARN of a key; an alias may move to another key"
 
-    def request_public(self) -> bytes:
-        with self._client() as client:
-            return bytes(client.get_public_key(KeyId=self.parts["id"])["PublicKey"])
+    def request_public(self, service: Any) -> bytes:
+        return bytes(service.get_public_key(KeyId=self.parts["id"])["PublicKey"])
 
-    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
-        with self._client() as client:
-            answer = client.sign(
-                KeyId=self.parts["id"],
-                Message=hashlib.sha256(signing_input).digest(),
-                MessageType="DIGEST",
-                SigningAlgorithm=_AWS_ALGORITHMS[alg],
-            )
-            return _raw_signature(bytes(answer["Signature"]), alg)
+    def request_signature(self, service: Any, signing_input: bytes) -> bytes:
+        answer = service.sign(
+            KeyId=self.parts["id"],
+            Message=hashlib.sha256(signing_input).digest(),
+            MessageType="DIGEST",
+            SigningAlgorithm=_AWS_ALGORITHMS[self.public.alg],
+        )
+        return _raw_signature(bytes(answer["Signature"]), self.public.alg)
 
     @contextmanager
-    def _client(self) -> Iterator[Any]:
+    def connected(self) -> Iterator[Any]:
         boto3 = require("boto3", extra="aws")
         config = require("botocore.config", extra="aws").Config(
             connect_timeout=MAX_SECONDS, read_timeout=MAX_SECONDS, retries={"total_max_attempts": 3}
@@ -567,36 +577,32 @@ class AzureKey(RemoteKey):
     )
     EXPECTED = "azurekms://VAULT/KEY/VERSION, the version of 32 hex digits"
 
-    def request_public(self) -> dict[str, str]:
-        keys = require("azure.keyvault.keys", extra="azure")
-        with self._options() as (vault, options), keys.KeyClient(vault, **options) as client:
-            key = client.get_key(self.parts["name"], self.parts["version"]).key
-            members = {name: getattr(key, name) for name in ("x", "y", "n", "e")}
-            jwk = {name: encode_base64url(value) for name, value in members.items() if value}
-            return {**jwk, "kty": key.kty.removesuffix("-HSM"), "crv": key.crv or ""}
+    def request_public(self, service: Any) -> dict[str, str]:
+        key = service.get_key(self.parts["name"], self.parts["version"]).key
+        members = {name: getattr(key, name) for name in ("x", "y", "n", "e")}
+        jwk = {name: encode_base64url(value) for name, value in members.items() if value}
+        return {**jwk, "kty": key.kty.removesuffix("-HSM"), "crv": key.crv or ""}
 
-    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+    def request_signature(self, service: Any, signing_input: bytes) -> bytes:
         crypto = require("azure.keyvault.keys.crypto", extra="azure")
-        digest = hashlib.sha256(signing_input).digest()
-        with self._options() as (vault, options):
-            place = f"{vault}/keys/{self.parts['name']}/{self.parts['version']}"
-            with crypto.CryptographyClient(place, **options) as client:
-                algorithm = crypto.SignatureAlgorithm(alg)
-                return bytes(client.sign(algorithm, digest).signature)
+        name, version = self.parts["name"], self.parts["version"]
+        client = service.get_cryptography_client(name, key_version=version)
+        algorithm = crypto.SignatureAlgorithm(self.public.alg)
+        return bytes(client.sign(algorithm, hashlib.sha256(signing_input).digest()).signature)
 
     @contextmanager
-    def _options(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the vault, and what a client is made with."""
+    def connected(self) -> Iterator[Any]:
+        keys = require("azure.keyvault.keys", extra="azure")
         raised = require("azure.core.exceptions", extra="azure")
         identity = require("azure.identity", extra="azure")
         vault = f"https://{self.parts['vault']}.{self.parts['host'] or 'vault.azure.net'}"
         patience = {"connection_timeout": MAX_SECONDS, "read_timeout": MAX_SECONDS}
-        patience["retry_total"] = 2
         with (
             _converted(self.uri, "Key Vault", raised.AzureError),
             closing(identity.DefaultAzureCredential()) as credential,
+            keys.KeyClient(vault, credential, retry_total=2, **patience) as client,
         ):
-            yield vault, {"credential": credential, **patience}
+            yield client
 
 
 _GOOGLE_PART: Final = r"[A-Za-z0-9_.:-]+"
@@ -613,20 +619,18 @@ class GoogleKey(RemoteKey):
     )
     EXPECTED = "gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N"
 
-    def request_public(self) -> bytes:
-        with self._client() as client:
-            answer = client.get_public_key(request=self.parts, timeout=MAX_SECONDS)
-            return str(answer.pem).encode()
+    def request_public(self, service: Any) -> bytes:
+        answer = service.get_public_key(request=self.parts, timeout=MAX_SECONDS)
+        return str(answer.pem).encode()
 
-    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+    def request_signature(self, service: Any, signing_input: bytes) -> bytes:
         digest = {"sha256": hashlib.sha256(signing_input).digest()}
-        with self._client() as client:
-            request = {**self.parts, "digest": digest}
-            answer = client.asymmetric_sign(request=request, timeout=MAX_SECONDS)
-            return _raw_signature(bytes(answer.signature), alg)
+        request = {**self.parts, "digest": digest}
+        answer = service.asymmetric_sign(request=request, timeout=MAX_SECONDS)
+        return _raw_signature(bytes(answer.signature), self.public.alg)
 
     @contextmanager
-    def _client(self) -> Iterator[Any]:
+    def connected(self) -> Iterator[Any]:
         kms = require("google.cloud.kms", extra="gcp")
         service = require("google.api_core.exceptions", extra="gcp").GoogleAPIError
         identity = require("google.auth.exceptions", extra="gcp").GoogleAuthError
@@ -658,33 +662,32 @@ class VaultKey(RemoteKey):
     )
     EXPECTED = "hashivault://MOUNT/KEY?version=N, a number from 1 on"
 
-    def request_public(self) -> bytes:
-        with self._engine() as (engine, place):
-            version = engine.read_key(**place)["data"]["keys"].get(self.parts["version"])
-            if version is None:
-                message = f"the key there has no version {self.parts['version']}"
-                raise SignerFault("signer.no_key", message, path=self.uri)
-            shown = version.get("public_key", "") if isinstance(version, dict) else ""
-            return str(shown).encode()
+    def request_public(self, service: Any) -> bytes:
+        key = service.read_key(self.parts["name"], self.parts["mount"])["data"]["keys"]
+        version = key.get(self.parts["version"])
+        if version is None:
+            message = f"the key there has no version {self.parts['version']}"
+            raise SignerFault("signer.no_key", message, path=self.uri)
+        shown = version.get("public_key", "") if isinstance(version, dict) else ""
+        return str(shown).encode()
 
-    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
-        digest = base64.b64encode(hashlib.sha256(signing_input).digest()).decode()
-        with self._engine() as (engine, place):
-            answer = engine.sign_data(
-                hash_input=digest,
-                hash_algorithm="sha2-256",
-                prehashed=True,
-                key_version=int(self.parts["version"]),
-                **_VAULT_FORMS[alg],
-                **place,
-            )
-            encoded = str(answer["data"]["signature"]).rpartition(":")[2]  # vault:v1:...
-            # The JWS form is base64url. Anything else fails to verify afterwards.
-            return base64.urlsafe_b64decode(f"{encoded}==")
+    def request_signature(self, service: Any, signing_input: bytes) -> bytes:
+        digest = hashlib.sha256(signing_input).digest()
+        answer = service.sign_data(
+            self.parts["name"],
+            mount_point=self.parts["mount"],
+            key_version=int(self.parts["version"]),
+            hash_input=base64.b64encode(digest).decode(),
+            hash_algorithm="sha2-256",
+            prehashed=True,
+            **_VAULT_FORMS[self.public.alg],
+        )
+        encoded = str(answer["data"]["signature"]).rpartition(":")[2]  # vault:v1:...
+        # The JWS form is base64url. Anything else fails to verify afterwards.
+        return base64.urlsafe_b64decode(f"{encoded}==")
 
     @contextmanager
-    def _engine(self) -> Iterator[tuple[Any, dict[str, str]]]:
-        """Yield the engine, and what names the key in it."""
+    def connected(self) -> Iterator[Any]:
         hvac = require("hvac", extra="vault")
         address = self._address()
         faults = hvac.exceptions.VaultError, OSError
@@ -698,8 +701,7 @@ class VaultKey(RemoteKey):
             allow_redirects=False,  # the token must not travel on
         )
         with closing(client.adapter), _converted(self.uri, address, *faults):
-            place = {"name": self.parts["name"], "mount_point": self.parts["mount"]}
-            yield client.secrets.transit, place
+            yield client.secrets.transit
 
     def _address(self) -> str:
         address = self.access.variable("BAO_ADDR", "VAULT_ADDR") or ""
@@ -745,12 +747,12 @@ class ProgramKey(RemoteKey):
         self.arguments = tuple(value for name, value in values if name == "arg")
         self.variables = [value for name, value in values if name == "env"]
 
-    def request_public(self) -> bytes:
+    def request_public(self, service: None) -> bytes:
         """Refuse: a program only signs."""
         message = "a program cannot be asked for its public key"
         raise SignerFault("signer.no_public", message, path=self.uri)
 
-    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+    def request_signature(self, service: None, signing_input: bytes) -> bytes:
         """Run the program, once for each signature, and never by a key store's word alone."""
         if self.uri not in self.access.policy.allow:
             message = "the user has not allowed the program that this signer would run"
@@ -758,7 +760,7 @@ class ProgramKey(RemoteKey):
             raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
         environment = {
             **programs.inherited(self.access.environment, *self.variables),
-            "CARDSIGN_ALG": alg,
+            "CARDSIGN_ALG": self.public.alg,
             "CARDSIGN_KID": self.public.kid,
             "CARDSIGN_THUMBPRINT": self.public.thumbprint,
         }

@@ -116,10 +116,10 @@ class Answering(RemoteKey):
         super().__init__("answering:", SHUT)
         self.public, self.answer = public, answer
 
-    def request_public(self) -> bytes:
+    def request_public(self, service: None) -> bytes:
         return b""
 
-    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+    def request_signature(self, service: None, signing_input: bytes) -> bytes:
         return self.answer(signing_input)
 
 
