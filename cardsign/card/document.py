@@ -139,14 +139,8 @@ def _spliced(written: bytes, document: Mapping[str, Json], signatures: Sequence[
     """Return the written card with these signatures in place of those at its end."""
     end = written.rfind(b'"signatures"' if "signatures" in document else b"}")
     body = written[:end].rstrip().removesuffix(b",")
-    text = ",\n".join(map(_entry_text, signatures))
     comma = b"" if body.endswith(b"{") else b","
-    return body + comma + b'\n  "signatures": [\n' + text.encode() + b"\n  ]\n}\n"
-
-
-def _entry_text(entry: Json) -> str:
-    """Return an element of `signatures` in its place, as :func:`render` writes it."""
-    return "    " + json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n    ")
+    return body + comma + render({"signatures": list(signatures)}).removeprefix(b"{")
 
 
 def _a2a_version(document: Mapping[str, Json]) -> DocumentVersion:

@@ -438,7 +438,6 @@ def _convert_0_3_as_js(card: Node) -> Node:
         _check_js_scheme(scheme)
     if not members.get("url", _ABSENT).value:
         raise RuleRefusal(card, "expected a url")
-    members.setdefault("preferredTransport", Node(DEFAULT_TRANSPORT))
     if not members.get("protocolVersion", _ABSENT).value:
         members["protocolVersion"] = Node(_JS_VERSION)
     _upgrade_interfaces(members, Node(_JS_VERSION))
