@@ -31,7 +31,7 @@ from cardsign.net import fetch
 from cardsign.net.discovery import Discovery
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
-from cardsign.urls import EXTENDED_PATH, Origin, Url, may_stand_at, parse_url
+from cardsign.urls import EXTENDED_PATH, Headers, Origin, Url, may_stand_at, parse_url
 from cardsign.verify.report import Report, VerificationError, ask_again
 from cardsign.verify.verdict import beside_its_public_card
 
@@ -140,7 +140,6 @@ _PLACE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/(?!/)[^?#]*")
 HeaderForm: TypeAlias = tuple[str, str]
 BEARER: Final[HeaderForm] = ("Authorization", "Bearer")
 BASIC: Final[HeaderForm] = ("Authorization", "Basic")
-_FORMS: Final = {"bearer": BEARER, "basic": BASIC}
 
 
 def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
@@ -156,8 +155,8 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
     for scheme, _ in _schemes_alone(payload):
         if scheme.header is not None and _KEY_HEADER.fullmatch(scheme.header):
             return scheme.header, ""
-        if scheme.carrier in _FORMS:
-            return _FORMS[scheme.carrier]
+        if scheme.carrier in ("bearer", "basic"):
+            return BASIC if scheme.carrier == "basic" else BEARER
     message = "the card demands nothing that is one credential in a header"
     raise UsageFault("credential.scheme", message)
 
@@ -584,21 +583,21 @@ def ask_for_extended_card(
         FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
     url, version = endpoint.for_extended_card(), endpoint.a2a_version
-    headers: dict[str, str] = {"A2A-Version": version}
+    headers: Headers = (("A2A-Version", version),)
     if header is not None:
         if url.origin != header.origin:
             message = f"{url.origin} is not where the credential belongs, {header.origin}"
             raise UsageFault("credential.elsewhere", message)
-        headers[header.name] = header.value
+        headers = (*headers, (header.name, header.value))
     body = None
     if endpoint.binding == JSONRPC:
         params = {"params": {"tenant": endpoint.tenant}} if endpoint.tenant else {}
         call = {"jsonrpc": "2.0", "id": _CALL_ID, "method": _METHODS[version], **params}
         body = json.dumps(call, separators=(",", ":")).encode()
-    there, fields = replace(settings, max_bytes=MAX_ANSWER_BYTES), tuple(headers.items())
+    there = replace(settings, max_bytes=MAX_ANSWER_BYTES)
     try:
         answer = fetch.fetch_document(
-            str(url), there, headers=fields, body=body, content_type="application/json"
+            str(url), there, headers=headers, body=body, content_type="application/json"
         )
     except fetch.OtherStatus as exc:
         if exc.status in UNAUTHORISED:

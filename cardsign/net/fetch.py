@@ -62,18 +62,6 @@ def check_json_type(headers: Headers, url: Url) -> None:
         raise FetchFailed("fetch.content_type", message)
 
 
-def status_hint(status: int, target: str = "") -> str:
-    """Return what to do about a status that is no answer; `target` is where a redirect leads."""
-    if 300 <= status < 400 and status != 304:
-        if target:
-            look = f"cardsign inspect {shlex.quote(target)}"
-            return f"Redirects are not followed. To look at where this one leads: {look}"
-        return "Redirects are not followed; give the address at which it lies."
-    if status in (401, 403):
-        return "It asks who you are, and no credential is sent here. Ask its operator."
-    return "Try again later." if status == 429 or status >= 500 else ""
-
-
 # How hosts are reached.
 
 
@@ -222,12 +210,9 @@ class Exchange(httpcore.NetworkBackend):
             ("Accept-Encoding", "identity"),  # so that the limit on bytes is one on content
             ("Connection", "close"),
         ]
+        fields, extensions = [*ours, *headers], {"timeout": timeouts or {}}
         request = httpcore.Request(
-            method,
-            str(self.url),
-            headers=[*ours, *headers],
-            content=content,
-            extensions={"timeout": timeouts or {}},
+            method, str(self.url), headers=fields, content=content, extensions=extensions
         )
         proxy = None if self._proxy is None else httpcore.Proxy(str(self._proxy))
         context = self._settings.tls_context()
@@ -270,14 +255,6 @@ class Exchange(httpcore.NetworkBackend):
             self._stream = connection.DeadlineStream(connected, self.remaining)
             return self._stream
         raise failure
-
-    def target(self) -> str:
-        """Return where a redirect leads; empty where no URL that may be asked is named."""
-        locations = values(self.headers, "location") if 300 <= self.status < 400 else []
-        with contextlib.suppress(FetchFailed, ValueError):
-            (location,) = locations
-            return str(self._settings.target(urljoin(str(self.url), location)))
-        return ""
 
     def read(self) -> Iterator[bytes]:
         """Yield the body, part by part.
@@ -358,7 +335,7 @@ class OtherStatus(FetchFailed):
         url: What was asked.
         status: As the attribute.
         challenges: As the attribute.
-        target: Where a redirect leads, a URL that may be asked; empty to leave it out.
+        location: Where a redirect leads; untrusted, and empty to leave it out.
 
     Attributes:
         status: The HTTP status.
@@ -366,10 +343,20 @@ class OtherStatus(FetchFailed):
     """
 
     def __init__(
-        self, url: str, status: int, challenges: Iterable[str] = (), target: str = ""
+        self, url: str, status: int, challenges: Iterable[str] = (), location: str = ""
     ) -> None:
+        hint = ""
+        if 300 <= status < 400 and status != 304:
+            hint = "Redirects are not followed; give the address at which it lies."
+            with contextlib.suppress(CardRefused, ValueError):
+                target = shlex.quote(str(parse_url(urljoin(url, location or "no URL"))))
+                hint = f"Redirects are not followed. To look there: cardsign inspect {target}"
+        elif status in (401, 403):
+            hint = "It asks who you are, and no credential is sent here. Ask its operator."
+        elif status == 429 or status >= 500:
+            hint = "Try again later."
         message = f"{url} answered {status} instead of 200"
-        super().__init__("fetch.status", message, hint=status_hint(status, target))
+        super().__init__("fetch.status", message, hint=hint)
         self.status, self.challenges = status, tuple(challenges)
 
 
@@ -411,9 +398,9 @@ def fetch_document(
             return FetchResult(asked, "unchanged", headers=exchange.headers)
         if exchange.status != 200:
             challenges = values(exchange.headers, "www-authenticate")
-            # A peer may repeat a credential in it.
-            target = "" if {name for name, _ in headers} - _UNSECRET else exchange.target()
-            raise OtherStatus(asked, exchange.status, challenges, target)
+            is_secret = not _UNSECRET.issuperset(dict(headers))  # a peer may repeat a credential
+            location = "" if is_secret else " ".join(values(exchange.headers, "location"))
+            raise OtherStatus(asked, exchange.status, challenges, location)
         check_json_type(exchange.headers, exchange.url)
         return FetchResult(asked, "found", b"".join(exchange.read()), headers=exchange.headers)
 
@@ -447,14 +434,13 @@ def freshness(headers: Headers, ceiling: int) -> tuple[int, bool]:
     names = {name for name, _, _ in directives}
     unstated = 0 if values(headers, "expires") else ceiling
     ages = {age.strip('"') for name, _, age in directives if name == "max-age"} or {str(unstated)}
-    if len(ages) > 1 or not names.isdisjoint({"no-cache", "no-store"}):
-        ages = {"0"}
-    stated = _number(ages.pop(), 0)
+    stated = _only_number(ages, 0) if names.isdisjoint({"no-cache", "no-store"}) else 0
     return min(stated, ceiling), names.isdisjoint({"no-cache", "no-store", "must-revalidate"})
 
 
-def _number(text: str, nonsense: int) -> int:
-    return int(text) if _SECONDS.fullmatch(text) else nonsense
+def _only_number(texts: Iterable[str], otherwise: int) -> int:
+    text, *more = texts
+    return int(text) if not more and _SECONDS.fullmatch(text) else otherwise
 
 
 def _is_within(begin: datetime | None, seconds: float, now: datetime) -> bool:
@@ -605,8 +591,7 @@ class DocumentFetcher:
             anew = {"age", *(name for name, _ in answer.headers if name != "etag")}
             old = tuple(header for header in good.headers if header[0] not in anew)
             answer = replace(good, headers=tuple(dict.fromkeys(old + answer.headers)))
-        ages = values(answer.headers, "age") or ["0"]
-        age = _number(ages[0], 10**10) if len(ages) == 1 else 10**10
+        age = _only_number(values(answer.headers, "age") or ["0"], 10**10)
         return answer, freshness(answer.headers, REFRESH_INTERVAL)[0] - age
 
 

@@ -186,13 +186,8 @@ def load_current(directory: Path) -> Generation:
             raise _corrupt(
                 folder / name, f"it does not have the digest that `{CURRENT_FILE}` names"
             )
-    return Generation(
-        number=manifest.generation,
-        published_at=manifest.published_at.astimezone(UTC),
-        max_age=manifest.max_age,
-        files=files,
-        publisher=manifest.publisher,
-    )
+    number, published_at = manifest.generation, manifest.published_at.astimezone(UTC)
+    return Generation(number, published_at, manifest.max_age, files, publisher=manifest.publisher)
 
 
 def newest_generation(directory: Path | None) -> Generation | None:

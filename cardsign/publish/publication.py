@@ -56,9 +56,8 @@ from cardsign.statements.release import ReleaseStatement, check_release, read_re
 from cardsign.times import utc
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.walk import SuppliedStatements
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify.report import Report
 from cardsign.verify.verdict import beside_its_public_card
 from cardsign.verify.verifier import Verifier
 
@@ -69,6 +68,7 @@ from cardsign.verify.verifier import Verifier
 SKEW: Final = timedelta(minutes=5)
 
 _NAMES: Final = {CARD_FILE: "the public card", LEGACY_FILE: "the card for clients of A2A 0.3"}
+_DECLARED: Final = "/capabilities/extendedAgentCard"
 _UNLISTED: Final = frozenset(
     {"card.digest_unlisted", "card.rollback", "card.listed_elsewhere", "key.unknown"}
 )
@@ -84,25 +84,19 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
         UsageFault: ``publish.audience_name``.
         KeyRefused: The key set is larger than others would read.
     """
-    policy = Policy.from_jwks(JwkSet.from_bytes(jwks.to_bytes()), name="the published key set")
-    verifier, issuer = Verifier(policy, clock=lambda: now), policy.issuers[0].name
-    documents = dict[str, Mapping[str, Json]]()
-    for file, data in cards.items():
-        audience = _audience_of(file)
-        if audience is not None:
+    for file in cards:
+        if (audience := _audience_of(file)) is not None:
             check_audience(audience)
-        _require_trusted(verifier.judge(data, Subject(issuer, audience=audience)), file)
-        documents[file] = Card.from_bytes(data).document
+    policy = Policy.from_jwks(JwkSet.from_bytes(jwks.to_bytes()), name="the published key set")
+    _check_trusted(cards, Verifier(policy, clock=lambda: now))
+    documents = {file: Card.from_bytes(data).document for file, data in cards.items()}
     public, older = documents.pop(CARD_FILE), documents.pop(LEGACY_FILE, None)
     if older is not None:
         _check_legacy(older, public)
     if documents and not declares_extended_card(public):
-        raise PublishRefused(
-            "publish.extended",
-            "there is an extended card, but the public card does not declare one",
-            path="/capabilities/extendedAgentCard",
-            hint="Set capabilities.extendedAgentCard to true and sign again.",
-        )
+        message = "there is an extended card, but the public card does not declare one"
+        hint = "Set capabilities.extendedAgentCard to true and sign again."
+        raise PublishRefused("publish.extended", message, path=_DECLARED, hint=hint)
 
 
 def note_publication(generation: Generation) -> Iterator[Finding]:
@@ -113,17 +107,12 @@ def note_publication(generation: Generation) -> Iterator[Finding]:
     public = Card.from_bytes(generation.card).document if generation.card else {}
     if not generation.extended and declares_extended_card(public):
         message = "the public card declares an extended one, but none is named by --extended"
-        place = Place("/capabilities/extendedAgentCard")
-        yield Finding("publish.extended", message, place, severity="warning")
+        yield Finding("publish.extended", message, Place(_DECLARED), severity="warning")
 
 
 def _audience_of(file: str) -> str | None:
     folder, slash, name = file.partition("/")
     return name.removesuffix(".json") if slash and folder == "extended" else None
-
-
-def _name_card(file: str) -> str:
-    return _NAMES.get(file) or f"the extended card of audience {_audience_of(file)}"
 
 
 def _check_legacy(older: Mapping[str, Json], public: Mapping[str, Json]) -> None:
@@ -137,14 +126,28 @@ def _check_legacy(older: Mapping[str, Json], public: Mapping[str, Json]) -> None
         raise PublishRefused("publish.legacy", f"{_NAMES[LEGACY_FILE]}: {problem}")
 
 
-def _require_trusted(report: Report, file: str, *, by_statements: bool = False) -> None:
-    if report.verdict == "trusted":
-        return
-    reason = report.reasons[0]
-    if by_statements and reason.code in _UNLISTED:
-        raise PublishRefused("publish.unlisted", f"{_name_card(file)}: {reason.message}")
+def _check_trusted(
+    cards: Mapping[str, bytes], verifier: Verifier, evidence: SuppliedStatements = NO_STATEMENTS
+) -> None:
+    """Check that a verifier who knows one issuer trusts the cards, by their files."""
+    (issuer,), has_statements = verifier.policy.issuers, evidence is not NO_STATEMENTS
+    public = verifier.judge(cards[CARD_FILE], Subject(issuer.name), evidence)
+    for file, data in cards.items():
+        subject = Subject(issuer.name, audience=_audience_of(file))
+        report = verifier.judge(data, subject, evidence)
+        if subject.audience is not None:
+            report = beside_its_public_card(report, public)
+        if report.verdict != "trusted":
+            card = _NAMES.get(file, f"the extended card of audience {subject.audience}")
+            raise _untrusted(report.reasons[0], card, has_statements=has_statements)
+
+
+def _untrusted(reason: Finding, card: str, *, has_statements: bool) -> PublishRefused:
+    """Return the refusal of a card that a verifier would not trust, with what its issuer can do."""
+    if has_statements and reason.code in _UNLISTED:
+        return PublishRefused("publish.unlisted", f"{card}: {reason.message}")
     # Of a verdict's hints those about a signature are for verifiers: "ask its issuer".
-    hint = reason.hint if by_statements else ""
+    hint = reason.hint if has_statements else ""
     if reason.code in ("statement.expired", "key.expired"):
         hint = "Check this machine's clock. If it is right, renew the statement: "
         hint += "cardsign keys rotate"
@@ -155,8 +158,8 @@ def _require_trusted(report: Report, file: str, *, by_statements: bool = False) 
     elif reason.code.startswith("extended."):
         hint = "Sign it for its audience: "
         hint += "cardsign sign CARD --extended AUDIENCE --seq N --expires DATE"
-    problem = f"{_name_card(file)} would not be trusted: {reason.code}: {reason.message}"
-    raise PublishRefused("publish.not_verifying", problem, path=reason.path, hint=hint)
+    problem = f"{card} would not be trusted: {reason.code}: {reason.message}"
+    return PublishRefused("publish.not_verifying", problem, path=reason.path, hint=hint)
 
 
 def _unfit(problem: str) -> PublishRefused:
@@ -291,13 +294,7 @@ class CheckedIssued:
         verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
         releases = () if self.release_bytes is None else (self.release_bytes,)
         evidence = SuppliedStatements((self.keysets[self.newest],), releases)
-        public = verifier.judge(cards[CARD_FILE], Subject(issuer="issuer"), evidence)
-        for file, data in cards.items():
-            subject = Subject(issuer="issuer", audience=_audience_of(file))
-            report = verifier.judge(data, subject, evidence)
-            if subject.audience is not None:
-                report = beside_its_public_card(report, public)
-            _require_trusted(report, file, by_statements=True)
+        _check_trusted(cards, verifier, evidence)
 
 
 # The next generation.
@@ -613,9 +610,5 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
                 check_entry(entry, payload.data, key)
                 kids[key.kid] = None
     endpoints = (interface.url for interface in current_interfaces(read.document))
-    return PublishedCard(
-        name=name,
-        url=next((interface for interface in endpoints if isinstance(interface, str)), None),
-        payload_sha256=payload.sha256,
-        kids=tuple(kids),
-    )
+    url = next((endpoint for endpoint in endpoints if isinstance(endpoint, str)), None)
+    return PublishedCard(name=name, url=url, payload_sha256=payload.sha256, kids=tuple(kids))

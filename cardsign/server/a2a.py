@@ -84,16 +84,6 @@ def etag_of(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()}"'
 
 
-def extended_document(body: bytes) -> Document:
-    """Return the extended card of one audience.
-
-    It has no Last-Modified: all audiences have the same, and who asked by it alone would be told
-    that the card of another is still the one.
-    """
-    headers = ("Content-Type", "application/a2a+json"), ("ETag", etag_of(body)), *PRIVATE, NO_SNIFF
-    return Document(body, headers)
-
-
 # Errors.
 
 
@@ -258,7 +248,10 @@ class ExtendedCards:
             if marker is None:
                 message = f"the extended card of audience {audience} does not say until when it is"
                 raise ServeFault("serve.corrupt_generation", message)
-            self._cards[audience] = extended_document(body), marker.exp
+            # No Last-Modified: all audiences have the same, and who asked by it alone would be told
+            # that the card of another is still the one.
+            headers = ("Content-Type", "application/a2a+json"), ("ETag", etag_of(body))
+            self._cards[audience] = Document(body, (*headers, *PRIVATE, NO_SNIFF)), marker.exp
         #: Whether there is any, also one that has expired.
         self.are_published = bool(self._cards)
         schemes = schemes_of(card)

@@ -24,10 +24,10 @@ from werkzeug import exceptions
 
 from cardsign.publish.generation import ANY_ORIGIN, NO_SNIFF, public_headers
 from cardsign.server import a2a
-from cardsign.server.a2a import NO_STORE, Document
+from cardsign.server.a2a import NO_STORE, Document, ExtendedCards
 from cardsign.server.providers import take_place
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings, in_networks, parse_address
-from cardsign.server.site import Agent, Publications, public_document
+from cardsign.server.site import Publications, public_document
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
 
@@ -152,33 +152,29 @@ def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
         raise exceptions.NotFound
     if request.method not in allowed:
         raise exceptions.MethodNotAllowed(valid_methods=sorted(allowed))
-    return answer_rpc(agent) if request.method == "POST" else show_extended_card(agent)
+    if request.method == "POST":
+        return answer_rpc(agent.extended)
+    agent.extended.check_offer(request)  # GET (A2A 1.0 11.3)
+    return agent.extended.find_card(agent.extended.authenticate(request)).respond()
 
 
-def show_extended_card(agent: Agent) -> Response:
-    """Answer GET of the extended card (A2A 1.0 11.3)."""
-    agent.extended.check_offer(request)
-    card = agent.extended.find_card(agent.extended.authenticate(request))
-    return card.respond()
-
-
-def answer_rpc(agent: Agent) -> Response:
+def answer_rpc(extended: ExtendedCards) -> Response:
     """Answer a JSON-RPC call (A2A 1.0 9.4).
 
     The head of the request decides before any byte of its body is read: only a known caller can
     make the server wait for one.
     """
     try:
-        audience = agent.extended.authenticate(request)
+        audience = extended.authenticate(request)
     except a2a.A2AError:
-        agent.extended.check_offer(request)  # which may be said to anybody, and says more
+        extended.check_offer(request)  # which may be said to anybody, and says more
         raise
     call = a2a.parse_call(read_body())
     if "id" not in call:  # which must not be answered
         return Response(status=204)
-    agent.extended.check_offer(request)
+    extended.check_offer(request)
     a2a.check_call(call)
-    return a2a.answer_call(call, agent.extended.find_card(audience).body)
+    return a2a.answer_call(call, extended.find_card(audience).body)
 
 
 def show_catalogue() -> Response:

@@ -293,7 +293,9 @@ class Publications:
             if agent is not None:
                 agents[name] = agent
         if agents != self._newest.agents:
-            self._moment = _exchange_moment(self._stamp)
+            moment = self._stamp[1] / 1e9 + EXCHANGE_SECONDS if self._stamp else 0.0
+            # At once where the disk's clock errs.
+            self._moment = moment if moment <= time.time() + EXCHANGE_SECONDS else 0.0
             self._newest = Site(agents, self._choose_root(agents))
         problems[""] += self._newest.find_conflicts()
         for name, lines in problems.items():
@@ -348,12 +350,6 @@ class Publications:
             log.warning(message, _prefix(name))
         documents = public_documents(generation, card, self.settings)
         return Agent(name, generation, documents, extended, find_paths(card, *older))
-
-
-def _exchange_moment(stamp: FileStamp | None) -> float:
-    """Return when what has a stamp is served, in Unix seconds; at once if the disk's clock errs."""
-    moment = stamp[1] / 1e9 + EXCHANGE_SECONDS if stamp else 0.0
-    return moment if moment <= time.time() + EXCHANGE_SECONDS else 0.0
 
 
 def _prefix(name: str) -> str:

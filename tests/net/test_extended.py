@@ -257,7 +257,7 @@ def test_no_answer_leads_the_token_elsewhere(
             shown, met = repr(ask(site.verifier())), ""
         except CardsignError as error:
             below, met = error, error.code
-            shown = "".join(traceback.format_exception(error)) + repr(error)
+            shown = "".join(traceback.format_exception(error)) + repr(error) + error.hint
     assert met == code
     assert below is None or below.args[0].isprintable()
     assert ("it says it wants: " in shown) is (met == "credential.refused")

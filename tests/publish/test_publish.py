@@ -153,6 +153,7 @@ UNUSABLE: dict[str, tuple[bytes, dict[str, Any], str, str]] = {
     "an extended card for the public one": (STAFF, {}, NOT, "served_as_public: .*'staff'"),
     "a public card with a malformed marker": (_damaged(STAFF), {}, NOT, "card would.*sig.bad"),
     "an extended card by a stranger": (CARD, staff(FORGED), NOT, UNTRUSTED),
+    "one of another agent": (sign(PUBLIC_0_3, KEY), staff(STAFF), NOT, f"{UNTRUSTED}.*other_agent"),
     "one that the public card denies": (DENYING, staff(STAFF), "publish.extended", "not declare"),
     "the public card for an extended one": (CARD, staff(CARD), NOT, f"{UNTRUSTED}.*not_marked"),
     "the extended card of another audience": (
