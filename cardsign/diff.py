@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from semver import Version
@@ -24,7 +25,7 @@ from cardsign import errors
 from cardsign.card.document import Card, check_is_no_key_set, interfaces_of, unsigned
 from cardsign.card.extensions import SCHEMA_MEMBERS, is_contract, kept_of, skill_schemas
 from cardsign.card.schema import ANY_CARD, respelled
-from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
+from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.card.values import Json, append, elements_of, jcs, members_of, objects_in, value_at
 from cardsign.findings import Finding, Place, cap_findings, counted, cut
@@ -61,6 +62,7 @@ VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
 _Members: TypeAlias = Mapping[str, Json]
 #: What a caller satisfies together: the name of each scheme, and the name with each of its scopes.
 _Way: TypeAlias = frozenset[tuple[str, ...]]
+_Ways: TypeAlias = dict[_Way, None]
 _Key: TypeAlias = tuple[str, ...]
 _Effects: TypeAlias = tuple[Effect, Effect, Effect]
 
@@ -73,14 +75,15 @@ class _Fact(NamedTuple):
         label: What it is called.
         path: Where it is.
         value: What it says.
-        direction: ``input`` or ``output``, if its value is a JSON Schema for that.
+        compare: Lists what changed from one value to another, if more can be told than that
+            something did.
     """
 
     effects: _Effects
     label: str
     path: str
-    value: Json = None
-    direction: str = ""
+    value: Any = None
+    compare: Callable[..., Iterable[Change]] | None = None
 
 
 #: By key; the key of a part begins with the key of the whole.
@@ -93,6 +96,7 @@ _WORDING: Final[_Effects] = ("wording", "wording", "wording")
 _UNKNOWN: Final[_Effects] = ("unclear", "unclear", "unclear")
 _SCHEMAS: Final = frozenset(name for names in SCHEMA_MEMBERS.values() for name in names)
 _REQUIREMENTS: Final = ("securityRequirements", "security")
+_IDS: Final = ("id", "skill_id")
 _EXTENDED: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 #: What clients of one A2A version do not read of a card for both.
 _OF_THE_OTHER: Final[dict[str, frozenset[str]]] = {
@@ -252,19 +256,30 @@ def diff_cards(
             :meth:`cardsign.card.document.Card.from_bytes`, or a JWK Set.
         TypeError: One of them is not bytes.
     """
-    cards = []
-    for data, name in zip((untrusted_old, untrusted_new), names, strict=True):
+    for data in (untrusted_old, untrusted_new):
         example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
         errors.check_type(data, bytes, "give the cards' bytes", example)
-        try:
-            cards.append(Card.from_bytes(data))
-            check_is_no_key_set(cards[-1].document)
-        except errors.InputRefused as refusal:
-            raise errors.place_below(refusal, name, type(refusal)) from refusal
-    old, new = (card.document for card in cards)
-    versions = old.get("version"), new.get("version")
-    changes = _make_findings(_compare(*cards))
-    return CardDiff(*versions, changes, names, is_contract=is_contract(new))
+    old, new = map(_read_card, (untrusted_old, untrusted_new), names)
+    versions = old.document.get("version"), new.document.get("version")
+    changes = _make_findings(_compare(old, new))
+    return CardDiff(*versions, changes, names, is_contract=is_contract(new.document))
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Name the file in which something is refused."""
+    try:
+        yield
+    except errors.InputRefused as refusal:
+        refusal.finding = refusal.finding.at(f"{name}{refusal.path}")
+        raise
+
+
+def _read_card(untrusted_bytes: bytes, name: str) -> Card:
+    with _naming(name):
+        card = Card.from_bytes(untrusted_bytes)
+        check_is_no_key_set(card.document)
+    return card
 
 
 def diff_live(
@@ -308,13 +323,24 @@ def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
 
 
 def _list_facts(document: _Members, unread: Set[str]) -> _Facts:
-    """Return the facts of a card, except interfaces and security requirements."""
+    """Return the facts of a card, except interfaces."""
     facts: _Facts = {}
     _add_members(facts, (), "", document, _OF_CARDS)
     if is_contract(document) and (own_name := facts.get(("name",))):  # callers address it by name
         facts["name",] = own_name._replace(effects=_ADDRESS)
     _add_modes(facts, (), document, document, "")
-    _add_skills(facts, document)
+    schemes = schemes_of(document, flat_first="supportedInterfaces" not in document)
+    _add_ways(facts, (), "", document, schemes)
+    # A2A has no member for the mark of an end, so a built card keeps it in our extension.
+    kept = members_of(kept_of(document).get("skills"))
+    for name, (path, skill) in _by_name(document.get("skills"), _IDS, "/skills").items():
+        key: _Key = ("skills", name)
+        ends = True in (skill.get("deprecated"), members_of(kept.get(name)).get("deprecated"))
+        label = f"the deprecated skill {name!r}" if ends else f"skill {name!r}"
+        facts[key] = _Fact(_OFFER, label, path)
+        _add_members(facts, key, path, skill, _OF_SKILLS)
+        _add_modes(facts, key, skill, document, path)
+        _add_ways(facts, key, path, _without(skill, unread), schemes)
     capabilities = _without(members_of(document.get("capabilities")), unread)
     offers = [(append("/capabilities", name), name, value) for name, value in capabilities.items()]
     offers += [(f"/{name}", "extendedAgentCard", document.get(name)) for name in _EXTENDED]
@@ -325,26 +351,15 @@ def _list_facts(document: _Members, unread: Set[str]) -> _Facts:
             effects = _OFFER if value is True else _UNKNOWN
             fact = _Fact(effects, f"the offer of `{name}`", path, value)
             facts.setdefault(("capabilities", name), fact)
-    for scheme in _read_schemes(document).values():
+    for scheme in schemes.values():
         _add_scheme(facts, scheme)
-    for index, (skill, kind, tokens, schema) in enumerate(skill_schemas(document)):
-        key: _Key = ("skills", skill, kind)
+    for index, (skill_id, kind, tokens, schema) in enumerate(skill_schemas(document)):
+        key = ("skills", skill_id, kind)
         key = (*key, str(index)) if key in facts else key
+        compare = partial(compare_schemas, direction=kind.removesuffix("_schema"))
         label, path = f"`{tokens[-1]}`", reduce(append, tokens, "")
-        facts[key] = _Fact(_UNKNOWN, label, path, schema, kind.removesuffix("_schema"))
+        facts[key] = _Fact(_UNKNOWN, label, path, schema, compare)
     return facts
-
-
-def _add_skills(facts: _Facts, document: _Members) -> None:
-    # A2A has no member for the mark of an end, so a built card keeps it in our extension.
-    kept = members_of(kept_of(document).get("skills"))
-    for name, (path, skill) in _skills_of(document).items():
-        key: _Key = ("skills", name)
-        ends = True in (skill.get("deprecated"), members_of(kept.get(name)).get("deprecated"))
-        label = f"the deprecated skill {name!r}" if ends else f"skill {name!r}"
-        facts[key] = _Fact(_OFFER, label, path)
-        _add_members(facts, key, path, skill, _OF_SKILLS)
-        _add_modes(facts, key, skill, document, path)
 
 
 def _add_modes(facts: _Facts, key: _Key, owner: _Members, document: _Members, path: str) -> None:
@@ -360,6 +375,21 @@ def _add_modes(facts: _Facts, key: _Key, owner: _Members, document: _Members, pa
         facts |= {(*key, "mode", label): _Fact(_OFFER, label, place) for label in labels}
 
 
+def _add_ways(
+    facts: _Facts, key: _Key, path: str, owner: _Members, schemes: Mapping[str, Scheme]
+) -> None:
+    """Add who may call. No requirement admits everybody; an unreadable one admits nobody."""
+    ways: _Ways = {}
+    for requirement in requirements_of(owner, schemes):
+        unreadable = {f"{requirement.value!r:.60}": ()} if requirement.problem else {}
+        named = requirement.schemes or unreadable
+        scopes = {(name, scope) for name in named for scope in named[name]}
+        ways[frozenset(scopes.union((name,) for name in named))] = None
+    place = next((append(path, name) for name in _REQUIREMENTS if name in owner), "")
+    fact = _Fact(_UNKNOWN, "", place, ways or {frozenset(): None}, _compare_ways)
+    facts[*key, _REQUIREMENTS[0]] = fact
+
+
 def _add_extensions(facts: _Facts, extensions: Json) -> None:
     for uri, (path, entry) in _by_name(extensions, ("uri",), "/capabilities/extensions").items():
         key, label = ("capabilities", "extensions", uri), f"the extension {uri}"
@@ -369,10 +399,6 @@ def _add_extensions(facts: _Facts, extensions: Json) -> None:
             demand = _Fact(_DEMAND, f"`required` of {label}", append(path, "required"), required)
             facts[*key, "required"] = demand
         _add_members(facts, key, path, entry, frozenset({"uri", "required"}))
-
-
-def _read_schemes(document: _Members) -> dict[str, Scheme]:
-    return schemes_of(document, flat_first="supportedInterfaces" not in document)
 
 
 def _add_scheme(facts: _Facts, scheme: Scheme) -> None:
@@ -437,10 +463,6 @@ def _by_name(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[s
     return named
 
 
-def _skills_of(card: _Members) -> dict[str, tuple[str, _Members]]:
-    return _by_name(card.get("skills"), ("id", "skill_id"), "/skills")
-
-
 def _normalize(name: str, value: Json) -> Json:
     """Return a value without empty and false members, and with sorted lists."""
     if name == "protocolVersion" and isinstance(value, str):
@@ -484,7 +506,6 @@ def _compare(*cards: Card) -> Iterator[Change]:
             first = next(iter(present.values()))
             changes.append(("additive", first.path, f"{first.label} is preferred now"))
         changes += _compare_facts(_list_facts(was_read, unread), _list_facts(is_read, unread))
-        changes += _compare_ways(was_read, is_read, unread)
     yield from changes
     seen = {path.split("/")[1] for _, path, _ in changes}
     # Some clients read no `security` beside an empty `securityRequirements`, so that an empty list
@@ -501,53 +522,33 @@ def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
         if any(key[:length] in one_sided for length in range(1, len(key))):
             continue  # it went or came with what it is a part of
         was, now = old.get(key), new.get(key)
-        (gone, came, changed), label, path, value, direction = now or old[key]
+        (gone, came, changed), label, path, value, compare = now or old[key]
         if now is None:
             yield gone, path, f"{label} was removed"
         elif was is None:
             yield came, path, f"{label} is new"
-        elif direction:
-            yield from compare_schemas(was.value, value, direction, path)
+        elif compare:
+            yield from compare(was.value, value, path=path or was.path)
         elif not is_same(was.value, value):
             yield changed, path, f"{label} changed"
 
 
-def _compare_ways(old: _Members, new: _Members, unread: Set[str]) -> Iterator[Change]:
-    """Yield which callers are no longer admitted, and which are new: for the card and its skills.
+def _compare_ways(was: _Ways, now: _Ways, path: str) -> Iterator[Change]:
+    """Yield which callers are no longer admitted, and which are new.
 
     A way in stays if some new one requires no further scheme or scope. A change within a scheme is
     reported as a change of the scheme.
     """
-    schemes = [_read_schemes(card) for card in (old, new)]
-    former, present = map(_skills_of, (old, new))
-    owners = [("", old, new)]
-    owners += [(path, former[n][1], skill) for n, (path, skill) in present.items() if n in former]
-    for path, *whole in owners:
-        pair = [_without(owner, unread) for owner in whole]
-        was, now = map(_list_ways, map(requirements_of, pair, schemes))
-        named = (name for side in reversed(pair) for name in _REQUIREMENTS if name in side)
-        place = append(path, next(named, "security"))
-        # Most ways stay as they are; only the others are held against each way of the new card.
-        others = [way for way in was if way not in now]
-        if len(others) * len(now) > MAX_PAIRS_OF_WAYS:
-            yield "unclear", place, "there are too many requirements to compare them all"
-            continue
-        if lost := [way for way in others if not any(way >= other for other in now)]:
-            yield "breaking", place, f"a caller with {_spell_way(lost[0])} is no longer let in"
-        for way in now:
-            if way not in was and not (lost and len(now) == 1):
-                yield "additive", place, f"a caller with {_spell_way(way)} is let in now"
-
-
-def _list_ways(requirements: Iterable[Requirement]) -> dict[_Way, None]:
-    """Return the ways in. No requirement admits everybody; an unreadable one admits nobody."""
-    ways: dict[_Way, None] = {}
-    for requirement in requirements:
-        unreadable = {f"{requirement.value!r:.60}": ()} if requirement.problem else {}
-        schemes = requirement.schemes or unreadable
-        scopes = {(name, scope) for name in schemes for scope in schemes[name]}
-        ways[frozenset(scopes.union((name,) for name in schemes))] = None
-    return ways or {frozenset(): None}
+    # Most ways stay as they are; only the others are held against each way of the new card.
+    others = [way for way in was if way not in now]
+    if len(others) * len(now) > MAX_PAIRS_OF_WAYS:
+        yield "unclear", path, "there are too many requirements to compare them all"
+        return
+    if lost := [way for way in others if not any(way >= other for other in now)]:
+        yield "breaking", path, f"a caller with {_spell_way(lost[0])} is no longer let in"
+    for way in now:
+        if way not in was and not (lost and len(now) == 1):
+            yield "additive", path, f"a caller with {_spell_way(way)} is let in now"
 
 
 def _spell_way(way: _Way) -> str:
@@ -575,11 +576,14 @@ def diff_tools(
     Raises:
         JsonRefused, CardRefused: One of them cannot be read, or is no card or manifest.
     """
-    document = Card.from_bytes(untrusted_card).document
-    manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
-    listed = members_of(manifest.get("result")).get("tools", manifest.get("tools"))
-    if not isinstance(listed, list):
-        raise errors.CardRefused("card.type", "expected a list of tools", path="/tools")
+    document = _read_card(untrusted_card, names[0]).document
+    with _naming(names[1]):
+        manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
+        listed = members_of(manifest.get("result")).get("tools", manifest.get("tools"))
+        if not isinstance(listed, list):
+            hint = "Save what the server answers to tools/list."
+            text = "expected a list of tools"
+            raise errors.CardRefused("card.type", text, path="/tools", hint=hint)
     tools: dict[str, deque[Json]] = defaultdict(deque)  # a namesake is compared with no skill twice
     changes: list[Change] = []
     for _, tool in objects_in(listed):

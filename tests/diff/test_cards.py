@@ -54,9 +54,9 @@ def test_a_change_says_what_changed() -> None:
     assert [change.message for change in compare(CARD, new).changes] == [
         "the interface HTTP+JSON 1.0 at https://h.example/rest was removed",
         "input mode 'text/plain' was removed",
+        "a caller with 'token' is no longer let in",
         "skill 'berths' was removed",
         "input mode 'a/b' is new",
-        "a caller with 'token' is no longer let in",
     ]
 
 
