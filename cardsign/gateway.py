@@ -12,8 +12,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from cardsign.card.document import interfaces_of, unsigned
-from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
+from cardsign.card.document import interfaces_of, spelled_name, unsigned
+from cardsign.card.extensions import EXTENDED_FLAGS, UPSTREAM, kept_of, with_kept
+from cardsign.card.schema import fold
 from cardsign.card.values import Json, elements_of, members_of, value_at
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.findings import cut
@@ -28,8 +29,8 @@ MAX_GATEWAYS: Final = 4
 #: What stands for the path of each endpoint in the gateway's URL.
 PATH: Final = "{path}"
 
-#: The members that announce an extended card, which a gateway has none of.
-_EXTENDED: Final = "extendedAgentCard", "supportsAuthenticatedExtendedCard"
+#: The members that announce an extended card, which a gateway has none of; as `fold` spells them.
+_EXTENDED: Final = {*map(fold, ("extendedAgentCard", *EXTENDED_FLAGS))}
 
 
 def read_via(document: Mapping[str, Json]) -> tuple[str, ...]:
@@ -94,9 +95,9 @@ def resign_card(
         gateways = cut(", ".join(via[:-1]))
         raise CardRefused("gateway.loop", f"the card came through {gateways} already")
     moved = _at_gateway(document, url)
-    for owner in (moved, members_of(moved.get("capabilities"))):
-        for name in _EXTENDED:
-            owner.pop(name, None)
+    for owner in (moved, members_of(moved.get(spelled_name(moved, "capabilities")))):
+        for name in [name for name in owner if fold(name) in _EXTENDED]:
+            del owner[name]
     copy = with_kept(moved, {**kept_of(moved), UPSTREAM: _origin(upstream, now, via)})
     data = json.dumps(copy, ensure_ascii=False, indent=2).encode() + b"\n"
     return sign_with_notes(data, signers, options or SigningOptions())
