@@ -98,7 +98,7 @@ def _check_head(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Itera
         message = "no trace_id or pipeline_run_id in /metadata or /context"
         yield finding_at("envelope.untraced", ("metadata", "trace_id"), message)
     if (status := envelope.get("status", "ok")) not in STATUSES:
-        yield finding_at("envelope.status", ("status",), f"{status!r:.40}")
+        yield finding_at("envelope.status", ("status",), f"the status is {status!r:.40}")
 
 
 def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:

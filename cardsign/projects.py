@@ -157,7 +157,7 @@ def _beside(report: CardReport, path: Path, folder: Path, tracked: _Index) -> It
     version = _application_version(path, folder)
     own = report.document.get("version")
     if version is not None and isinstance(own, str) and version != own:
-        message = f"the application is {version[:40]!r}, the card {own[:40]!r}"
+        message = f"the application's is {version[:40]!r}, and the card's is {own[:40]!r}"
         yield finding_at("contract.app-version", ("version",), message)
 
 

@@ -139,6 +139,9 @@ def test_what_is_certain_is_told_of_much(alice: PrivateKey) -> None:
         ({"properties": {"x": {"type": "string"}}}, {"x": "n" * 5000}, {"x": 7}),
     ):
         assert (_judge(alice, schema, good)[1], _judge(alice, schema, bad)[1]) == (0, 1)
+    arrays = {"additionalProperties": {"type": "array"}}
+    problems, _ = find_problems(arrays, dict.fromkeys("hgfedcba"))
+    assert [place for (place,), _ in problems] == [*"abcdefgh"]
     pier = {"properties": {"harbour": {"pattern": "^n"}, "pier": {"type": "integer"}}}
     both = _judge(alice, pier, {"harbour": "north", "pier": "x"})
     assert both == (["envelope.input", "envelope.unclear"], 1)

@@ -191,7 +191,7 @@ def identity(subject: LintedCard) -> Iterator[Breach]:
     for part in ("name", "version"):
         own = document.get(part)
         if match and isinstance(own, str) and own and match[part] != own:
-            message = f"it names the {part} {match[part][:40]!r}, the card {own[:40]!r}"
+            message = f"its {part} is {match[part][:40]!r}, and the card's is {own[:40]!r}"
             yield "contract.spiffe", tokens, message
     try:
         authentication_schemes(document.get("authentication"))
@@ -391,7 +391,7 @@ def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
     """Validate a value against a schema.
 
     Returns:
-        What is certainly invalid, and why the rest is unclear; empty if it is not.
+        What is certainly invalid, by its place, and why the rest is unclear; empty if it is not.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
@@ -414,6 +414,7 @@ def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
     try:
         for error in islice(errors, MAX_PROBLEMS):
             problems.append((tuple(map(str, error.absolute_path)), error.message))
+        problems.sort()  # the library's order changes from one start of Python to the next
     except TimeoutError:
         return [], "checking it against its schema would take too long"
     except RecursionError:
