@@ -115,14 +115,19 @@ def _sentences(statement: KeysetStatement) -> Iterator[str]:
 
 
 def following(
-    statement: KeysetStatement, state: StoreState, *, now: datetime, until: datetime
+    statement: KeysetStatement,
+    state: StoreState,
+    *,
+    now: datetime,
+    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> KeysetStatement:
     """Return a statement with what has become of the keys of a store; number and times stay.
 
     Its keys are listed, also those that wait for that; retired ones no longer, revoked ones as
     revoked, whether they are online keys or roots. So is a stolen release key, whether or not it
     can still be opened to sign its last release. Keys that the store does not hold stay as they
-    are. A key that was not listed counts from `now` on; one that ends before `until` is prolonged.
+    are. A key that was not listed counts from `now` on; one that ends before a statement of
+    this `lifetime` would is prolonged.
     """
     ours = {record.thumbprint for record in state.keys}
     revoked = statement.revoked.union(
@@ -134,7 +139,7 @@ def following(
     listed = {key.public.thumbprint: key for key in statement.keys}
     kept = [key for name, key in listed.items() if name not in ours | revoked]
     own_keys = [
-        _listed(record, listed.get(record.thumbprint), now, until)
+        _listed(record, listed.get(record.thumbprint), now, now + lifetime)
         for record in state.keys
         if record.rotates and record.thumbprint not in over
     ]
@@ -165,18 +170,6 @@ def draft_next(
     statement = statements.draft_of(content)
     check_draft(statement, previous)
     return statement
-
-
-def draft_renewal(
-    previous: KeysetStatement, state: StoreState, *, now: datetime
-) -> KeysetStatement:
-    """Draft the next version, which says what has become of the keys of a store; no more.
-
-    Raises:
-        StatementRefused: As :func:`draft_next`.
-    """
-    until = now + KEYSET_LIFETIME
-    return draft_next(following(previous, state, now=now, until=until), previous, now=now)
 
 
 def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
@@ -261,7 +254,7 @@ def find_changed(
     state: StoreState, statement: KeysetStatement, now: datetime
 ) -> tuple[KeyRecord, ...]:
     """Return the keys of a store of which a statement says something else; no retired ones."""
-    after = following(statement, state, now=now, until=now)
+    after = following(statement, state, now=now, lifetime=timedelta())
     names = statement.revoked ^ after.revoked
     names |= {key.public.thumbprint for key in {*statement.keys} ^ {*after.keys}}
     names |= {key.public.thumbprint for key in {*statement.root.keys} ^ {*after.root.keys}}
@@ -299,7 +292,7 @@ def draft_if_due(
     # The draft says when it came to be due, unless that was too long ago.
     since = max(next_keyset.due, utc(previous.iat)).replace(microsecond=0)
     issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
-    return draft_renewal(previous, state, now=issued)
+    return draft_next(following(previous, state, now=issued), previous, now=issued)
 
 
 def says_more(
@@ -313,14 +306,14 @@ def says_more(
     """
     # A key of ours that has retired since was still to be listed when the draft was made.
     listed = {key.public.thumbprint for key in draft.keys}
-    since = [key for key in state.keys if key.state == "retired" and key.thumbprint in listed]
-    ours = previous
+    over = [key for key in state.keys if key.state == "retired" and key.thumbprint in listed]
+    ours, since = previous, utc(draft.iat)
     with suppress(StatementRefused):  # such as too few roots: only a person can fix that
-        restored = state.replacing(key.at("retiring") for key in since)
-        ours = draft_renewal(previous, restored, now=utc(draft.iat))
+        restored = state.replacing(key.at("retiring") for key in over)
+        ours = draft_next(following(previous, restored, now=since), previous, now=since)
     *content, times = differences(ours, draft)
     additions = tuple(change for change in content if not change.startswith("="))
-    is_of_its_time = draft.exp == ours.exp and utc(draft.iat) <= now
+    is_of_its_time = draft.exp == ours.exp and since <= now
     return additions if is_of_its_time else (*additions, times)
 
 
@@ -359,7 +352,7 @@ def draft_keyset(
     previous = kept_keyset(store)
     check_begun(previous, now)
     content = previous or KeysetStatement("", (work.config.issuer or "",), _own_root(store.state))
-    content = following(content, store.state, now=now, until=now + lifetime)
+    content = following(content, store.state, now=now, lifetime=lifetime)
     holders = {key.holder for key in content.root.keys}
     if unknown := [holder for holder in remove_roots if holder not in holders]:
         message = f"{unknown[0]!r} holds no root key, and so cannot be removed"
@@ -907,7 +900,7 @@ def recover(
     roots = Quorum(1, (RootKey(root.public, holder),))
     lost |= {key.public.thumbprint for key in previous.root.keys}
     content = replace(previous, root=roots, recovery=quorum, revoked=frozenset(lost))
-    content = following(content, store.state, now=now, until=now + KEYSET_LIFETIME)
+    content = following(content, store.state, now=now)
     content = replace(content, epoch=previous.epoch + 1)
     with of_the_user("the draft"):
         draft = draft_next(content, previous, now=now)

@@ -209,13 +209,11 @@ def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
     ours = {key.thumbprint for key in online}
     if any(key.public.thumbprint not in ours for key in (keyset.keys if keyset else ())):
         return False
-    revoked = [
-        (key.times.revoked, key.revoked_because != "ceased", key.role)
-        for key in online
-        if key.times.revoked is not None
-    ]
-    last = {role: goes_on for _, goes_on, role in sorted(revoked)}
-    return all(key.state in ENDED for key in online) and bool(last) and not any(last.values())
+    revoked = [key for key in online if key.state == "revoked"]
+    # Of two at the same time the one that goes on counts.
+    revoked.sort(key=lambda key: (key.times.revoked, key.revoked_because != "ceased"))
+    reasons = {key.role: key.revoked_because for key in revoked}
+    return all(key.state in ENDED for key in online) and {*reasons.values()} == {"ceased"}
 
 
 def unlisted_roots(state: StoreState, keyset: KeysetStatement) -> tuple[KeyRecord, ...]:

@@ -84,7 +84,7 @@ def listed(draft: KeysetStatement) -> set[str]:
 def test_the_next_statement_says_what_became_of_the_keys(text: str, kept: str) -> None:
     """From the store's states to keys, revocations and roots, of which none is revoked too."""
     state = having(text)
-    draft = following(first(), state, now=NOW, until=NOW + 90 * DAY)
+    draft = following(first(), state, now=NOW)
     assert listed(draft) == {*kept.split()}
     assert draft.revoked == {key.thumbprint for key in state.keys if key.state == "revoked"}
     lost = {"cat"} if "cat" in text else set()
@@ -96,7 +96,7 @@ def test_times_of_a_key_stay_while_they_outlast_the_statement() -> None:
     """A renewal changes no key, but for one that would end before the statement does."""
     earlier = first(keys=(online("card", "card", days=200), online("rel", "release", days=30)))
     state = having("card active, rel active")
-    draft = following(earlier, state, now=NOW, until=NOW + 90 * DAY)
+    draft = following(earlier, state, now=NOW)
     ends = {entry.public.thumbprint: entry.exp for entry in draft.keys}
     assert ends[thumbprint("card")] == T0 + 200 * 86_400
     assert ends[thumbprint("rel")] == T0 + 400 * 86_400
@@ -106,7 +106,7 @@ def test_times_of_a_key_stay_while_they_outlast_the_statement() -> None:
 def test_a_revoked_key_is_not_listed_again_by_the_store() -> None:
     """A plan that revokes a key of the store lists it no longer, whatever its state."""
     draft = replace(first(), revoked=frozenset({thumbprint("card")}))
-    assert "card" not in listed(following(draft, having("card active"), now=NOW, until=NOW))
+    assert "card" not in listed(following(draft, having("card active"), now=NOW))
 
 
 #: Two of those that `test_statements.py` and `test_statements_succession.py` decide, and recovery.
@@ -288,7 +288,7 @@ def test_a_draft_that_is_there_is_left_as_it_is() -> None:
     """With its signatures, and with what people drafted besides: it says all that is to be said."""
     state, keyset = WAITS, first()
     half = signed(draft_of(state), "ann")
-    theirs = following(keyset, state, now=LATER, until=LATER)
+    theirs = following(keyset, state, now=LATER)
     theirs = replace(theirs, root=quorum(2, "ann", "bob", "dan"))
     for draft in (half, draft_next(theirs, keyset, now=LATER)):
         assert draft_if_due(state, keyset, draft, now=LATER + 20 * DAY) is draft
@@ -314,7 +314,7 @@ def test_a_draft_that_will_not_do_is_drafted_anew(stale: KeysetStatement) -> Non
 def test_the_stores_own_draft_says_no_more_than_the_store() -> None:
     """However late somebody looks, and on whatever host it was made; but for one of the future."""
     state, keyset = CHANGED, first()
-    theirs = following(keyset, state, now=LATER, until=LATER + 90 * DAY)
+    theirs = following(keyset, state, now=LATER)
     for draft in (draft_of(state), draft_next(theirs, keyset, now=LATER)):
         assert says_more(state, keyset, draft, now=LATER + 20 * DAY) == ()
     (only,) = says_more(state, keyset, draft_of(state), now=NOW)
