@@ -22,7 +22,6 @@ from cardsign.issuer import keyset as keysets
 from cardsign.issuer import release as releases
 from cardsign.issuer.cards import list_signed_cards
 from cardsign.issuer.reconcile import publish_keyset, renew_release
-from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
 from cardsign.keys.passphrases import ask, terminal_prompt
 from cardsign.keys.store import KeyStore, StorePlace, create_store
@@ -207,24 +206,25 @@ def recover(
     place, access = keystore.located(), keystore.access()
     store = create_store(place, issuer.local_user())
     frame.confirm(yes, "every root key of this issuer ends, and a new epoch begins")
+    work = keystore.work(config, store=store, access=access)
     signed, root = keysets.recover(
-        Work(store, moment(), config),
+        work,
         partial(issuer.unlock_recovery, recovery_file),
         # Each from where later commands look for it, or as it is typed.
         passphrase=lambda role: access.for_role(role).secrets("new passphrase", f"{role} keys"),
         **options,
     )
-    now, previous = moment(), releases.needed_keyset(store)
-    if now.timestamp() >= previous.exp:
+    previous = releases.needed_keyset(store)
+    if work.now.timestamp() >= previous.exp:
         clock = "the newest keyset has ended by this machine's clock, which may be ahead"
-        say(f"{clock}: publish only if it is {day(now)}")
+        say(f"{clock}: publish only if it is {day(work.now)}")
     file = output or f"keyset-{signed.label}.json"
     frame.write_output(file, keysets.write_draft(signed), plain=output is None)
     say_differences(previous, signed)
     notes = [*(f"signed by {line}" for line in signing_lines(signed, previous))]
     if publication is not None and _write_settings(signed, place, publication):
         notes.append(f"wrote {CONFIG_FILE}, so that the next commands find what is published")
-    notes.append(f"  next: cardsign keyset publish {file}")
+    notes.append(f"  next: {work.command(f'keyset publish {file}')}")
     view = {"draft": file, "digest": signed.digest, "root": root.thumbprint}
     show(Answer(view, notes=notes))
 

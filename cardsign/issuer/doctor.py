@@ -56,7 +56,7 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
     for gap in unique_gaps(gap for part in work.by_agent() for gap in find_gaps(part)):
         if is_recovery and gap.close and gap.who != "you":
             continue  # a passphrase alone does nothing before the recovery, which ends with it
-        is_recovery |= gap.command.startswith(RECOVER)
+        is_recovery |= RECOVER in gap.command
         # Cron has the passphrase of releases, and a person that of cards.
         is_ending = gap.until is not None and (
             gap.until <= work.now + NOTICE or gap.who == key_holder("card")

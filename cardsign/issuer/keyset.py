@@ -519,8 +519,8 @@ def accept_keyset(
         if is_overtaken:
             check_begun(statement, work.now + SKEW, name)
         else:
-            both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
-            _check_still_right(work, statement, name, f"{both}cardsign keys rotate")
+            both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; {work.again}"
+            _check_still_right(work, statement, name, both)
         if not is_root_holder(store):
             check_publishable(work, keyset=data)
     keep_keyset(store, statement, data, now=work.now)
@@ -561,7 +561,7 @@ def _find_draft_gaps(work: Work, newest: KeysetStatement, *, is_final: bool) -> 
         command = f"mv {shlex.quote(str(file))} ELSEWHERE && {work.again}"
         if fault.code.startswith("statement."):
             message = f"open a new epoch, since no keyset can follow this one: {fault.message}"
-            who, command = "the holder of the recovery key", RECOVER
+            who, command = "the holder of the recovery key", work.command(RECOVER)
         yield Gap(message, who, command)
         return
     if draft is None:
@@ -957,7 +957,7 @@ def _find_newest(
             "statement.digest",
             f"{why}, so what is published may be somebody else's",
             hint="Give the digest that `cardsign init` printed, or that a verifier's trust.toml "
-            f"pins: {RECOVER} --digest SHA-256",
+            f"pins: {work.command(RECOVER)} --digest SHA-256",
         )
     newest = published.newest if published else work.keyset
     if newest is None:

@@ -396,7 +396,7 @@ def check_ours(work: Work) -> publications.CheckedIssued | None:
         why = f"keyset {forked[0].label} is another" if forked else "it has no keyset of ours"
     if why:
         message = f"{path} is not what this key store has published: {why}"
-        hint = "Find out who wrote it. Move it away. Then publish anew: cardsign keys rotate"
+        hint = f"Find out who wrote it. Move it away. Then publish anew: {work.again}"
         raise UsageFault("publish.other_publisher", message, path=path, hint=hint)
     if forked:
         message = f"the roots have signed two keysets {forked[0].label}: {path} has "

@@ -158,7 +158,7 @@ def _find_unlisted_roots(work: Work, keyset: KeysetStatement) -> Iterator[Gap]:
         if root.thumbprint not in earlier:  # else another one has taken its place
             message = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
             message += "revoke the key if nobody wants it"
-            yield Gap(message, command="cardsign keyset publish FILE")
+            yield Gap(message, command=work.command("keyset publish FILE"))
 
 
 # Keys: due steps, and those that are to be made.
@@ -179,7 +179,8 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
         elif step.key.state != "active" and publishing.name_keys_elsewhere(work):
             continue  # another copy of this key store has made it
         elif not step.key.custody.startswith("file:"):
-            yield Gap(f"{step.what} where the active one is", command="cardsign keys import URI")
+            command = work.command("keys import URI")
+            yield Gap(f"{step.what} where the active one is", command=command)
         else:
             message = step.what
             if step.key.is_stolen:
@@ -351,7 +352,7 @@ def _for_people(
     waiting = [*_UNLISTED, "statement.expired"]
     if not any(gap.awaits_roots and gap.close is None for gap in gaps):
         waiting = []
-    elif any(gap.command.startswith(RECOVER) for gap in gaps):
+    elif any(RECOVER in gap.command for gap in gaps):
         waiting.append("keystore.same_custody")
     gaps_left: list[Gap] = []
     why = ""
@@ -458,7 +459,7 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: ledger.RevocationRea
         if keyset and is_root and history.is_needed(record, keyset, earlier):
             # It would be of no use: the statement that says so is one that it cannot sign.
             message = f"no keyset can be signed without {record.named}, so none can say that it is "
-            hint = f"Replace it: {RECOVER}." if keyset.recovery else ""
+            hint = f"Replace it: {work.command(RECOVER)}." if keyset.recovery else ""
             raise StoreFault("keystore.still_needed", f"{message}revoked", hint=hint)
 
     def decide(state: ledger.StoreState) -> list[ledger.Event]:

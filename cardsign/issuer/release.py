@@ -18,7 +18,7 @@ from cardsign.card.document import Card, current_interfaces
 from cardsign.card.profiles import canonicalize
 from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer import publishing
-from cardsign.issuer.work import ADD_ROOT, Gap, Work, key_holder
+from cardsign.issuer.work import RECOVER, Gap, Work, key_holder
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, history, ledger
@@ -441,8 +441,8 @@ def _make_root_gap(work: Work, keyset: KeysetStatement, names: str) -> Gap:
     message = f"no keyset can be signed without {names}, which may be stolen too: "
     if keyset.recovery is None:
         message += "there is no recovery key, so list another root, then revoke this one"
-        return Gap(message, command=ADD_ROOT)
+        return Gap(message, command=work.command("keyset draft --add-root HOLDER=KEY"))
     message += "the recovery key has to open a new epoch, under new passphrases"
-    recover = work.command("keyset recover --recovery-file FILE -o next.json --yes")
+    recover = work.command(f"{RECOVER} -o next.json --yes")
     command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
     return Gap(message, "the holder of the recovery key", command, awaits_roots=True)

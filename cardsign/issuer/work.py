@@ -23,10 +23,8 @@ from cardsign.statements.release import ReleaseStatement
 
 #: Where `keys rotate` drafts: one name, so there is one draft. Those of people have others.
 DRAFT_FILE: Final = "next-keyset.json"
-#: How a recovery begins, for hints.
-RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
-#: How a root is listed beside others, for hints.
-ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
+#: The words of the command that begins a recovery, see :meth:`Work.command`.
+RECOVER: Final = "keyset recover --recovery-file FILE"
 #: What a person can put right, with another passphrase, another key or another card.
 NEEDS_A_PERSON: Final = PassphraseFault, SignerFault, SigningRefused, PublishRefused
 #: How long before something ends someone must act; of a card at most a quarter of its time.
