@@ -7,20 +7,22 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, Target, field_of, rank
-from cardsign.build.reading import SourceValue, find_files, read_one, read_source
-from cardsign.build.sources import KINDS, MCP, ORLOJ, PYPROJECT, take_server
+from cardsign.build.reading import MAX_SOURCE_BYTES, SourceValue, find_files, read_source
+from cardsign.build.sources import KINDS, MCP, ORLOJ, take_server
 from cardsign.card.convert import PROTOCOL_VERSIONS, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.schema import CARD_1_0, A2aVersion
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused, UsageFault
+from cardsign.files import read_bytes
 from cardsign.findings import Finding
 from cardsign.urls import parse_url
 
@@ -100,7 +102,7 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
             return kind, Path(source.removeprefix(f"{kind.name}:"))
     path = Path(source)
     if os.path.isdir(path):
-        fitting = (kind for kind in KINDS for name in kind.folder if _has_file(path, name, kind))
+        fitting = (kind for kind in KINDS if _has_file(path, kind))
     else:
         documents = read_source(path)
         fitting = (kind for file in documents for kind in KINDS if kind.is_file(file))
@@ -110,11 +112,11 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
     raise SourceValue(source).refuse("build.unknown_source", message)
 
 
-def _has_file(folder: Path, name: str, kind: Kind) -> bool:
-    """Return whether a folder has a file of its kind; pyproject.toml only with our table."""
-    if kind is not PYPROJECT:
-        return any(folder.glob(name))
-    return any(map(kind.is_file, map(read_one, find_files(folder, [name]))))
+def _has_file(folder: Path, kind: Kind) -> bool:
+    """Return whether a folder has a file of a kind, and not one of that name of another tool."""
+    read = partial(read_bytes, max_bytes=MAX_SOURCE_BYTES, is_cut=True)
+    files = (file for name in kind.folder for file in find_files(folder, [name]))
+    return any(not kind.mark or kind.mark in read(file) for file in files)
 
 
 def _set(draft: Draft, member: str, text: str) -> None:

@@ -225,7 +225,9 @@ def _has_table(document: SourceValue) -> bool:
     return isinstance(document.get(*_TABLE).value, dict)
 
 
-PYPROJECT: Final = Kind("pyproject", take_pyproject, _has_table, folder=(PYPROJECT_FILE,))
+PYPROJECT: Final = Kind(
+    "pyproject", take_pyproject, _has_table, folder=(PYPROJECT_FILE,), mark=b"tool.cardsign"
+)
 
 
 # Forge: forge.yaml, the agent.json of its builder, and the agent's skills. The configuration wins
@@ -569,6 +571,7 @@ ORLOJ: Final = Kind(
     take_orloj,
     lambda document: document.members.keys() >= {"apiVersion", "kind"},
     folder=("*.yaml", "*.yml", "*/*.yaml"),
+    mark=b"orloj.dev/",
     path=lambda draft: f"/v1/agent-systems/{draft.value('name')}/a2a",
 )
 
