@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -114,9 +113,9 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
 
 def _has_file(folder: Path, kind: Kind) -> bool:
     """Return whether a folder has a file of a kind, and not one of that name of another tool."""
-    read = partial(read_bytes, max_bytes=MAX_SOURCE_BYTES, is_cut=True)
-    files = (file for name in kind.folder for file in find_files(folder, [name]))
-    return any(not kind.mark or kind.mark in read(file) for file in files)
+    files = find_files(folder, kind.folder)
+    contents = (read_bytes(file, max_bytes=MAX_SOURCE_BYTES, is_cut=True) for file in files)
+    return any(kind.mark in content for content in contents)
 
 
 def _set(draft: Draft, member: str, text: str) -> None:

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cardsign.build.reading import MAX_SOURCE_BYTES, SourceValue, read_json
 from cardsign.errors import UsageFault, require
@@ -23,6 +23,9 @@ from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 
 if TYPE_CHECKING:
     from cardsign.net.guarded import McpTransport
+
+#: What takes a note for the user, if anything does.
+Say: TypeAlias = Callable[[str], object] | None
 
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 5000
@@ -38,7 +41,7 @@ def ask_servers(
     asked: Sequence[str],
     run: Sequence[str],
     settings: FetchSettings = DEFAULT_SETTINGS,
-    say: Callable[[str], object] | None = None,
+    say: Say = None,
 ) -> tuple[SourceValue, ...]:
     """Ask MCP servers by URL, and run those that are local programs.
 
@@ -74,7 +77,7 @@ def _ask(url: str, settings: FetchSettings) -> SourceValue:
     return _list_tools(server, SourceValue(url), guard=guard)
 
 
-def _run(command: str, say: Callable[[str], object] | None) -> SourceValue:
+def _run(command: str, say: Say) -> SourceValue:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     try:
@@ -88,11 +91,7 @@ def _run(command: str, say: Callable[[str], object] | None) -> SourceValue:
 
 
 def _list_tools(
-    server: Any,
-    place: SourceValue,
-    *,
-    guard: McpTransport | None = None,
-    say: Callable[[str], object] | None = None,
+    server: Any, place: SourceValue, *, guard: McpTransport | None = None, say: Say = None
 ) -> SourceValue:
     """Return a server's name, version and tools, as a document without lines."""
     try:

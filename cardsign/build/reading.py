@@ -216,9 +216,7 @@ def _read_frontmatter(text: str, file: str) -> list[SourceValue]:
     return _read_yaml(head, file) or [SourceValue(file, {}, lines={(): 1})]
 
 
-_FRONTMATTER: Final = re.compile(
-    r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
-)
+_FRONTMATTER: Final = re.compile(r"(?ms)---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)")
 
 
 def _read_toml(text: str, file: str) -> list[SourceValue]:
