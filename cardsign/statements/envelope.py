@@ -349,10 +349,10 @@ def numbers(value: Json, path: str) -> dict[str, int]:
 time: Final = partial(integer, most=MAX_TIME)
 
 
-def check_span(start: int, end: int, path: str, expected: str, *, most: int = MAX_TIME) -> None:
+def check_span(start: int, end: int, path: str, *, most: int = MAX_TIME) -> None:
     """Check that the time at a path is later than another by at most so many seconds (K9)."""
     if not 0 < end - start <= most:
-        expected = f"{expected}, by at most {most // DAY} days"
+        expected = f"a time after {second(start)}, by at most {most // DAY} days"
         raise refused(path, expected, "statement.time_span")
 
 

@@ -207,8 +207,7 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
     """
     members = parse_payload(envelope.payload, KEYSET_FORMAT, _MEMBERS)
     statement = KeysetStatement(**members, envelope=envelope)
-    expected = "exp after iat"
-    read.check_span(statement.iat, statement.exp, "/exp", expected, most=MAX_KEYSET_LIFETIME)
+    read.check_span(statement.iat, statement.exp, "/exp", most=MAX_KEYSET_LIFETIME)
     if (statement.prev is None) is not (statement.version == 1):
         raise read.refused("/prev", "null in version 1, and in no other")
     _check_keys(statement)
@@ -268,7 +267,7 @@ def _key(value: Json, path: str) -> IssuerKey:
     public = partial(read.public_key, algorithms=algorithms)
     readers: read.Readers = {"roles": _roles, "public": public, "holder": _holder}
     key = IssuerKey(**read.record(value, path, {**readers, "nbf": read.time, "exp": read.time}))
-    read.check_span(key.nbf, key.exp, f"{path}/exp", "exp after nbf")
+    read.check_span(key.nbf, key.exp, f"{path}/exp")
     return key
 
 
