@@ -444,12 +444,13 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
         events = agenda.record_publication(state, publication_of(newest))
         state = ledger.fold_all(state, events, work.now)
     unsigned_cards = (card for card in ledger.published_cards(state) if not card.kids)
-    publish = "cardsign publish SIGNED" + ("" if work.config.publish else " -o DIR")
+    publish = work.command("publish SIGNED" + ("" if work.config.publish else " -o DIR"))
     if cards := dict.fromkeys((*agenda.cards_to_sign(state, work.now), *unsigned_cards)):
         names = ", ".join(card.url or card.name for card in cards)
         message = f"sign these published cards again, if they are yours, and publish them: {names}"
-        renew = "cardsign release renew --card SIGNED; " if work.keyset else ""
-        yield Gap(message, key_holder("card"), f"cardsign sign CARD -o SIGNED; {renew}{publish}")
+        renew = [work.command("release renew --card SIGNED")] if work.keyset else []
+        commands = [work.command("sign CARD -o SIGNED"), *renew, publish]
+        yield Gap(message, key_holder("card"), "; ".join(commands))
         return
     turned = work.now - timedelta(seconds=work.config.timeline.rotate_every)
     for step in agenda.steps(state, work.config.timeline, work.now):
@@ -502,8 +503,9 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
         if lifetime or due > work.now or (audience in named and ends <= work.now):
             continue  # one of the project that has ended cannot be signed, which is said already
         message = f"sign the extended card of audience {audience} again, to end later"
-        command = f"cardsign sign CARD -o FILE --extended {audience} --seq N --expires DATE; "
-        command += f"cardsign publish SIGNED --extended {audience}=FILE"
+        options = f"--extended {audience} --seq N --expires DATE"
+        command = work.command(f"sign CARD -o FILE {options}") + "; "
+        command += work.command(f"publish SIGNED --extended {audience}=FILE")
         # The person first sets a later `expires` in cardsign.toml.
         command = work.again if audience in named else command
         yield Gap(message, command=command, until=ends)

@@ -575,7 +575,7 @@ def _find_draft_gaps(work: Work, newest: KeysetStatement, *, is_final: bool) -> 
             f"{'; '.join(additions)}. Ask who drafted it, and sign it by the digest that they "
             "tell you; if nobody did, remove the file"
         )
-        yield Gap(message, "each root holder", f"cardsign keyset show {file}")
+        yield Gap(message, "each root holder", work.command(f"keyset show {file}"))
     else:
         yield from _find_missing_signatures(work, draft, newest, is_final=is_final)
 

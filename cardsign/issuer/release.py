@@ -394,7 +394,8 @@ def _find_telling_gaps(
     elif work.published or work.store.state.publications:
         why += "still in the published key set"
         if not work.config.publish:  # a card that no stolen key has signed takes the key set along
-            command += "; cardsign sign CARD -o SIGNED; cardsign publish SIGNED -o DIR"
+            sign, publish = map(work.command, ("sign CARD -o SIGNED", "publish SIGNED -o DIR"))
+            command += f"; {sign}; {publish}"
     else:
         why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
         why += "write another, and give it to all who have the old one"
