@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from cardsign.times import minute, read_stamp, utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS
 from cardsign.urls import Url, is_url
-from cardsign.verify.report import first_line, list_reasons, verdict_lines
+from cardsign.verify.report import Report, first_line, list_reasons, verdict_lines
 from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -108,17 +108,19 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     policy = batch.verifier.policy.unnamed
     if is_json() and policy:
         say(f"judged {policy}")
-    style = "quiet" if frame.is_quiet() else "verbose" if verbose else "short"
-    style = "json" if is_json() else style
+    lines = partial(verdict_lines, policy=policy, verbose=verbose)
+    if is_many and not verbose:
+        lines = partial(_brief_lines, policy, frame.is_quiet())
+    view = partial(_view, None if is_json() else lines, None if is_many else 2)
     if output is None:
-        judge = partial(_judge, batch, style, policy, is_many)
+        judge = partial(_judge, batch, view)
         jobs, cluster = options["jobs"], options["cluster"]
         views = verify_many(card_files, judge, jobs=jobs, cluster=cluster)
     else:  # the octets of the payload: their SHA-256 is `payload_sha256`
         (outcome,) = verify_many(card_files, partial(attempt, batch))
         if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
             frame.write_output(output, jcs(outcome.result.card), is_exact=True)
-        views = iter([_view(outcome, style, policy, is_many)])
+        views = iter([view(outcome)])
     statuses = _show_each(views, err=output == STDIO)
     if is_many:
         say(_summarize(statuses))
@@ -128,34 +130,31 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 #: What is printed of one card: the exit status of its verdict, why there is none, and finished
 #: lines or a JSON value. A worker of ``-j`` makes it, and sends no report.
 View: TypeAlias = tuple[int, LocalFault | None, str]
+#: Makes the lines for a person of a name and a verdict.
+Lines: TypeAlias = Callable[[str, Report], Iterable[str]]
 
 
-def _judge(
-    batch: Batch, style: str, policy: str, is_many: bool, name: str, untrusted_data: Data
-) -> View:
-    return _view(attempt(batch, name, untrusted_data), style, policy, is_many)
+def _judge(batch: Batch, view: Callable[[Outcome], View], name: str, untrusted: Data) -> View:
+    return view(attempt(batch, name, untrusted))
 
 
-def _view(outcome: Outcome, style: str, policy: str, is_many: bool) -> View:
-    """Return what is printed of a card; of a trusted one among many a line is enough."""
-    name, report = outcome
-    lines: Iterable[str] = ()
-    if not isinstance(report, LocalFault):
-        lines = verdict_lines(name, report, policy, verbose=style == "verbose")
-        if is_many and report.verdict == "trusted" and style != "verbose":
-            lines = [first_line(name, report, policy)] if style == "short" else ()
-    return _printed(outcome, lines, as_json=style == "json", indent=None if is_many else 2)
-
-
-def _printed(
-    outcome: Outcome, lines: Iterable[str], *, as_json: bool, indent: int | None = None
-) -> View:
-    fault = outcome.result if isinstance(outcome.result, LocalFault) else None
-    if as_json:
+def _view(lines: Lines | None, indent: int | None, outcome: Outcome) -> View:
+    """Return what is printed of a card: JSON where there are no lines for a person."""
+    name, result = outcome
+    fault, text = (result if isinstance(result, LocalFault) else None), ""
+    if lines is None:
         text = frame.json_text(outcome.to_json(), indent=indent)
-    else:
-        text = "\n".join(map(frame.escape, lines))
-    return outcome.result.exit_status, fault, text
+    elif not isinstance(result, LocalFault):
+        text = "\n".join(map(frame.escape, lines(name, result)))
+    return result.exit_status, fault, text
+
+
+def _brief_lines(policy: str, is_quiet: bool, name: str, report: Report) -> Iterator[str]:
+    """Yield a verdict among many, of which a line is enough for a trusted card."""
+    if report.verdict != "trusted":
+        yield from verdict_lines(name, report, policy)
+    elif not is_quiet:
+        yield first_line(name, report, policy)
 
 
 def _show_each(views: Iterable[View], *, err: bool = False) -> list[int]:
@@ -297,7 +296,7 @@ def verify_peers(
         with ThreadPoolExecutor(verifier.CONCURRENCY) as pool:
             for issuer, outcome in pool.map(check, tasks):
                 checked.append((issuer, outcome))
-                yield _printed(outcome, _peer_lines(issuer, outcome), as_json=is_json())
+                yield _view(None if is_json() else partial(_peer_lines, issuer), None, outcome)
 
     statuses = _show_each(results())
     if update:
@@ -305,7 +304,7 @@ def verify_peers(
             say(f"{policy.lock} has newer statements of {name} now; commit it")
     issuers = len({issuer.name for issuer, _ in tasks})
     line = _summarize(statuses, f" of {counted(issuers, 'issuer')}")
-    alarmed = [issuer.peer for issuer, outcome in checked if _has_alarm(outcome)]
+    alarmed = [issuer.peer for issuer, outcome in checked if _has_alarm(outcome.result)]
     say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
     required = (outcome for issuer, outcome in checked if issuer.peer == "required")
     status = _heaviest(outcome.result.exit_status for outcome in required)
@@ -313,20 +312,17 @@ def verify_peers(
     return errors.EXIT_NOT_TRUSTED if needs_action else status
 
 
-def _has_alarm(outcome: Outcome) -> bool:
-    reasons = () if isinstance(outcome.result, LocalFault) else outcome.result.reasons
+def _has_alarm(result: Report | LocalFault) -> bool:
+    reasons = () if isinstance(result, LocalFault) else result.reasons
     return any(reason.code in _ALARMS for reason in reasons)
 
 
-def _peer_lines(issuer: TrustedIssuer, outcome: Outcome) -> Iterator[str]:
+def _peer_lines(issuer: TrustedIssuer, name: str, report: Report) -> Iterator[str]:
     """Yield what is shown of one card; under ``--quiet`` a trusted one is left out."""
-    report = outcome.result
-    if isinstance(report, LocalFault):
-        return
-    if frame.is_quiet() and report.verdict == "trusted" and not _has_alarm(outcome):
+    if frame.is_quiet() and report.verdict == "trusted" and not _has_alarm(report):
         return
     optional = "" if issuer.peer == "required" else " (optional)"
-    yield from verdict_lines(f"{outcome.name}{optional}", report)
+    yield from verdict_lines(f"{name}{optional}", report)
     skills = report.card and report.card.get("skills")
     if isinstance(skills, list):
         yield f"  {counted(len(skills), 'skill')}"

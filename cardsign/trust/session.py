@@ -111,7 +111,7 @@ class Session:
         policy: Whose ceilings hold.
         issuer: What it says of the issuer.
         locked: What the lock says of it.
-        behind: What is noted once more was verified than the lock records, if anything.
+        lock: The lock that is said to be older once more was verified than it records; or None.
         keyset: The newest keyset statement so far.
         release: The newest release statement so far.
         jwks: The newest key set of a `jwks` anchor so far.
@@ -127,11 +127,11 @@ class Session:
         issuer: TrustedIssuer,
         locked: Floor | None = None,
         *,
-        behind: Finding | None = None,
+        lock: Path | None = None,
         cache: Path | None = None,
     ) -> None:
         self.policy, self.issuer, self.reserved = policy, issuer, policy.reserved_from(issuer)
-        self.locked, self.behind, self.cache = locked or Floor(), behind, cache
+        self.locked, self.lock, self.cache = locked or Floor(), lock, cache
         self.skew = timedelta(seconds=policy.skew)
         self.newest_iat = self.locked.newest_iat
         self.keyset: KeysetStatement | None = None
@@ -169,7 +169,10 @@ class Session:
             if since <= seconds < until and (last is statements or last == statements):
                 return resolved
         keyset, release = self.keyset, self.release
-        self._check_clock(trust, now)
+        if self.newest_iat - seconds > self.policy.skew:
+            message = f"a statement of {minute(self.newest_iat)} was seen before, "
+            message += f"and this clock says {minute(now)}"
+            trust.blocks.append(Finding("time.clock_behind", message))
         self._ask_anchor(trust, statements, now)
         used = (statement for statement in (self.keyset, self.release) if statement is not None)
         self.newest_iat = max(self.newest_iat, *(statement.iat for statement in used), 0)
@@ -226,8 +229,10 @@ class Session:
             if contested is not None:
                 trust.hindrances.append(contested)
             self._use_release(trust, keyset, now)
-        if self.behind is not None and not trust.blocks and self.floor != self.locked:
-            trust.notes.append(self.behind)
+        if self.lock is not None and not trust.blocks and self.floor != self.locked:
+            message = f"{self.lock.name} is older than what was verified"
+            fix = f"Bring the lock up to date: cardsign trust update {self.issuer.name}"
+            trust.notes.append(Finding("lock.behind", message, fix=fix + self.policy.option))
 
     def _walk(
         self,
@@ -274,13 +279,6 @@ class Session:
                     keys = (key for key in keyset.keys if key.public.thumbprint in signers)
                     trust.deadlines += (end, max(key.exp for key in keys))
                     trust.release = release
-
-    def _check_clock(self, trust: IssuerTrust, now: datetime) -> None:
-        """Block everything if the clock is behind what was signed already."""
-        if self.newest_iat - now.timestamp() > self.policy.skew:
-            message = f"a statement of {minute(self.newest_iat)} was seen before, "
-            message += f"and this clock says {minute(now)}"
-            trust.blocks.append(Finding("time.clock_behind", message))
 
 
 def _use_keys(trust: IssuerTrust, jwks: JwkSet, holders: Mapping[str, str]) -> None:

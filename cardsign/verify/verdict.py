@@ -200,13 +200,14 @@ def _reasons(
     elif trust is None and has_policy:
         message = "the policy has no trusted issuer for this subject"
         yield Finding("trust.no_anchor", message)
-    if best is not None and trust is None:
-        reasons = (reason for report in (best, *signatures) for reason in report.reasons)
+    if trust is None:
+        ordered = (best, *signatures) if best is not None else ()
+        reasons = (reason for report in ordered for reason in report.reasons)
         yield from (reason for reason in reasons if reason.code != "key.unknown")  # all keys are
-    elif best is not None and trust is not None:
+        return
+    if best is not None:
         yield from _signed_reasons(payloads, signatures, best, trust)
-    if trust is not None:
-        yield from trust.notes
+    yield from trust.notes
 
 
 def _signed_reasons(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 from cardsign.card.profiles import Payloads
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import UsageFault, check_type, closest
-from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet
 from cardsign.times import ANY_TIME
 from cardsign.trust.lock import Floor, Memory, check_entry, raise_lock, read_floors
@@ -279,16 +278,11 @@ class Verifier:
         return session
 
     def _begin(self, issuer: TrustedIssuer) -> Session:
-        policy, floor, behind = self.policy, None, None
-        if isinstance(issuer.anchor, KeysetAnchor):
-            floor = self.floors.get(issuer.name)
-            if self.lock_paths:
-                lock = self.lock_paths[-1]
-                check_entry(policy, issuer, self.floors, lock)
-                fix = f"Bring the lock up to date: cardsign trust update {issuer.name}"
-                message = f"{lock.name} is older than what was verified"
-                behind = Finding("lock.behind", message, fix=fix + policy.option)
-        return Session(policy, issuer, floor, behind=behind, cache=self.cache)
+        lock = self.lock_paths[-1] if self.lock_paths else None
+        if lock is not None:
+            check_entry(self.policy, issuer, self.floors, lock)
+        floor = self.floors.get(issuer.name) if isinstance(issuer.anchor, KeysetAnchor) else None
+        return Session(self.policy, issuer, floor, lock=lock, cache=self.cache)
 
     @cached_property
     def fetcher(self) -> DocumentFetcher:
@@ -329,9 +323,8 @@ class Verifier:
 
         A URL without a path is that of the host's card, as everywhere.
         """
-        known_names = SubjectNames.__annotations__
-        for name in names.keys() - known_names:
-            similar = closest(name, known_names)
+        for name in names.keys() - SubjectNames.__annotations__:
+            similar = closest(name, SubjectNames.__annotations__)
             raise TypeError(f"unexpected keyword argument {name!r}{similar}")
         subject = Subject(**names)
         if subject.url is not None:
