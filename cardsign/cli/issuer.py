@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import platform
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,21 +17,14 @@ from cardsign import errors
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.errors import UsageFault, of_the_user
-from cardsign.files import CONFIG_FILE, leads_outside, outside, user_folder, walk
+from cardsign.files import CONFIG_FILE
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import passphrases
+from cardsign.keys import store as stores
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES, Role, passphrase_variable
 from cardsign.keys.signers import Access, list_public_keys, user_policy, user_secrets
-from cardsign.keys.store import (
-    KeyStore,
-    StorePlace,
-    StoreUser,
-    is_taken,
-    locate_store,
-    missing_store,
-    read_place,
-)
+from cardsign.keys.store import KeyStore, StorePlace, is_taken, read_place
 from cardsign.times import second
 
 if TYPE_CHECKING:
@@ -125,15 +116,20 @@ class KeystoreOptions:
         if named := os.environ.get(KEYSTORE_VARIABLE):
             return read_place(named)
         is_named = os.path.lexists(CONFIG_FILE)  # else no settings are loaded
-        configured = project_config().keystore if is_named else None
-        return allowed_store(configured or Path("keys"))
+        folder = (project_config().keystore if is_named else None) or Path("keys")
+        stores.check_links(folder, Path.cwd(), user_policy().folders)
+        return folder
+
+    def locate(self) -> KeyStore:
+        """Return the key store, of which nothing is read yet, and which may not be there."""
+        return stores.locate_store(self.located(), stores.local_user())
 
     def open(self, *, is_begun: bool = False) -> KeyStore:
         """Open the key store; `is_begun` says, as settings with an issuer do, that there is one."""
-        store = locate_store(self.located(), local_user())
+        store = self.locate()
         if not store.load().seq:
             is_begun = is_begun or project_config().issuer is not None
-            raise missing_store(store.place, is_begun=is_begun)
+            raise stores.missing_store(store.place, is_begun=is_begun)
         return store
 
     def open_if_any(self) -> KeyStore | None:
@@ -149,14 +145,10 @@ class KeystoreOptions:
         has_settings = os.path.lexists(CONFIG_FILE)  # else none are loaded
         if self.place is not None or not (has_settings or publish):
             return
-        from cardsign.issuer.publishing import check_ours
+        from cardsign.issuer.publishing import check_unclaimed
 
-        store = locate_store(self.located(), local_user())
         config = project_config(None if has_settings else publish)
-        # Once there is a keyset, that tells whose statements are published.
-        if not (store.read_lines() and store.load().keysets):
-            for part in self.work(config, store=store).by_agent():
-                check_ours(part)
+        check_unclaimed(self.work(config, store=self.locate()))
 
     def source(self, role: Role | None = None) -> passphrases.PassphraseSource:
         """Return where the passphrase of a role's keys comes from.
@@ -220,13 +212,8 @@ class KeystoreOptions:
         store = store or self.open()
         if frame.is_dry_run():
             store = PreviewStore(store)
-        work = Work(
-            store,
-            moment(),
-            config or project_config(),
-            access or self.access(),
-            is_dry_run=frame.is_dry_run(),
-        )
+        work = Work(store, moment(), config or project_config(), access or self.access())
+        work.is_dry_run = frame.is_dry_run()
         if root_keystore:
             self.add_roots(work, root_keystore)
         if self.place:
@@ -298,32 +285,6 @@ def check_cards(config: ProjectConfig) -> None:
     if not config.cards:
         hint = f"Name CARD, or the cards in {CONFIG_FILE}: [[card]] with `source` and `signed`."
         raise UsageFault("usage.conflict", "no card is named", hint=hint)
-
-
-def allowed_store(folder: Path) -> Path:
-    """Return what the project folder names, if the user has allowed it.
-
-    A key store that is reached by a symbolic link may be that of another project, whose keys would
-    sign here.
-    """
-    allowed = user_policy().folders
-    if leads_outside(Path.cwd(), folder, allowed):
-        raise outside(folder, "the key store is a link to a place", folder)
-    for part in (Path(at, name) for at, below, files in walk(folder) for name in below + files):
-        if part.is_symlink() and leads_outside(Path.cwd(), part, allowed):
-            raise outside(part, "a part of the key store is a link to a place", part)
-    return folder
-
-
-def local_user() -> StoreUser:
-    """Return the account on this machine, and where it remembers what it saw of logs."""
-    try:
-        account = getpass.getuser()
-    except (KeyError, OSError):  # a container's user has often no name
-        account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
-    folder = user_folder("STATE")
-    seen = folder / "keystores" if folder else Path(os.devnull)
-    return StoreUser(f"{account}@{platform.node()}", seen)
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -87,7 +88,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
         else:
             key = issuer.read_public(public, kid=kid)
         check_possession(open_signer(source, key, access))
-        store = stores.create_store(keystore.located(), issuer.local_user())
+        store = stores.create_store(keystore.located(), stores.local_user())
         store.commit(agenda.enter, key, custody=source, now=moment(), role=role)
         _made(store.state.find(key.thumbprint), store)
         return
@@ -104,7 +105,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
 
 def _add(keystore: KeystoreOptions, private: PrivateKey, role: ledger.Role) -> None:
     place, passphrase = keystore.located(), keystore.new_passphrase(role)
-    store = stores.create_store(place, issuer.local_user())
+    store = stores.create_store(place, stores.local_user())
     _made(store.add_key(private, passphrase, now=moment(), role=role), store)
 
 
@@ -138,13 +139,12 @@ def export(key: str, form: Literal["jwk", "pem"], output: str, keystore: Keystor
 def key_json(record: ledger.KeyRecord) -> dict[str, Any]:
     """Return a key: what the state holds of it, times as ISO 8601."""
     because = {} if record.revoked_because is None else {"revoked_because": record.revoked_because}
-    times = members(record.times, " ".join(field.name for field in fields(record.times)))
     return {
         **members(record, "kid alg state"),
         **because,
         "roles": [record.role],
         **members(record, "thumbprint custody private created"),
-        "times": {name: time for name, time in times.items() if time is not None},
+        "times": {name: at.isoformat() for name, at in asdict(record.times).items() if at},
         "public": record.public.jwk(),
     }
 
@@ -172,22 +172,24 @@ def _list_ahead(work: Work) -> int:
     rows, lines, now = list[dict[str, Any]](), list[str](), work.now
     for step in steps:
         kid = None if step.action == "generate" else step.key.kid
-        key = members(step.key, "role alg")
-        rows.append({**members(step, "action due why"), **key, "kid": kid})
-        when = "" if step.due is None else f"from {second(step.due, now)}, "
-        due = "now" if step.is_due(now) else f"{when}{step.why}"
-        lines.append(safe(f"{step.what}: {due}", limit=400))
+        rows.append(
+            {**members(step, "action due why"), **members(step.key, "role alg"), "kid": kid}
+        )
+        lines.append(_due_line(step.what, step.due, now, "" if step.is_due(now) else step.why))
     if renewal is not None:
-        when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
-        text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
-        lines.append(safe(text, limit=400))
+        what = f"let the roots sign keyset {renewal.number}"
+        lines.append(_due_line(what, renewal.due, now, renewal.why))
     for card in cards:
-        when = "now" if card.due <= now else f"from {second(card.due, now)}"
-        text = f"sign the extended card of audience {card.audience} again: {when}, it ends at "
-        lines.append(safe(f"{text}{second(card.ends)}", limit=400))
+        what = f"sign the extended card of audience {card.audience} again"
+        lines.append(_due_line(what, card.due, now, f"it ends at {second(card.ends)}"))
     keyset = renewal and members(renewal, "number due why ends")
     ending = [members(card, "audience due ends") for card in cards]
     return show(Answer({"ahead": rows, "keyset": keyset, "extended": ending}, lines))
+
+
+def _due_line(what: str, due: datetime | None, now: datetime, why: str) -> str:
+    when = "" if due is None else "now" if due <= now else f"from {second(due, now)}"
+    return safe(f"{what}: {', '.join(filter(None, (when, why)))}", limit=400)
 
 
 #: What ``--now`` stands for without a key.
@@ -321,12 +323,7 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
     If the command is interrupted, run it again. Copies of the key store keep the old passphrase.
     """
     store = keystore.open()
-    records = [
-        key
-        for key in store.state.keys
-        if key.role == role and key.private == "held" and key.state not in ledger.ENDED
-    ]
-    if not records:
+    if not (records := store.state.sealed_keys(role)):
         message = f"no {role} key in this key store has a passphrase"
         raise UsageFault("usage.conflict", message, path=store.place)
     old = keystore.access().for_role(role).secrets("passphrase", f"{role} keys")
@@ -354,7 +351,7 @@ def move(to: str, keystore: KeystoreOptions) -> None:
     CARDSIGN_KEYSTORE.
     """
     place = keystore.located()
-    store = stores.open_store(place, issuer.local_user(), moved=True)
+    store = stores.open_store(place, stores.local_user(), moved=True)
     target = stores.read_place(to)
     moved, old = stores.move_store(store, target, now=moment()), shlex.quote(str(place))
     notes = [
@@ -430,15 +427,13 @@ def doctor(keystore: KeystoreOptions) -> int:
     """
     from cardsign.issuer.doctor import examine_issuer
 
-    store = stores.locate_store(keystore.located(), issuer.local_user())
-    findings = examine_issuer(keystore.work(store=store))
+    findings = examine_issuer(keystore.work(store=keystore.locate()))
     is_healthy = all(finding.severity == "note" for finding in findings)
     if not is_json():
         if is_healthy:
             say("the key store is healthy")
         for finding in findings:
-            is_error = finding.severity == "error"
-            head = f"{finding.severity}: "
+            head, is_error = f"{finding.severity}: ", finding.severity == "error"
             frame.say_finding(finding, head=head, asked=is_error, with_hint=True)
     status = errors.EXIT_OK if is_healthy else errors.EXIT_NOT_TRUSTED
     return show(Answer([finding.to_json() for finding in findings], exit_status=status))

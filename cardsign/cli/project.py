@@ -6,7 +6,6 @@ import os
 import shlex
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,18 @@ from cardsign.files import CONFIG_FILE
 from cardsign.findings import cap_findings, counted
 from cardsign.issuer.cards import read_signed
 from cardsign.issuer.keyset import IssuerPlan, RolePassphrases, init_issuer
-from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
+from cardsign.issuer.publishing import (
+    list_changes,
+    needed_publication,
+    publish_cards,
+    publish_documents,
+)
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Role
 from cardsign.keys.passphrases import read_passphrase
-from cardsign.keys.store import KeyStore, StorePlace
+from cardsign.keys.store import StorePlace, local_user
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import Generation, export_files, newest_generation
 from cardsign.publish.publication import Documents, note_publication
@@ -79,8 +83,7 @@ def init(
     keystore.check_unclaimed(Path("public"))
     has_settings = plan.has_settings
     passphrases = _ask_passphrases(keystore)
-    user = issuer.local_user()
-    keyset, recovery = init_issuer(plan, passphrases, now=moment(), user=user)
+    keyset, recovery = init_issuer(plan, passphrases, now=moment(), user=local_user())
     text = "" if recovery_out else recovery.decode()
     kids: dict[str, str] = {
         role: key.public.kid for key in reversed(keyset.keys) for role in key.roles
@@ -258,15 +261,15 @@ def publish(
         message = "the cards of several agents are published together"
         raise UsageFault("usage.conflict", message, hint=hint)
     earlier = newest_generation(directory)
-    documents, store = _read_documents(card, extended, jwks, keystore)
-    generation = publish_cards(
-        documents,
-        config,
-        now=moment(),
-        store=store,
-        drops_others=drop_others,
-        writes=not frame.is_dry_run(),
-    )
+    documents, writes = _read_documents(card, extended, jwks, keystore), not frame.is_dry_run()
+    if jwks is None and not keystore.names_keys:
+        work = keystore.work(config)
+        work.drops_others = drop_others
+        generation = publish_cards(work, documents, writes=writes)
+    else:
+        generation = publish_documents(
+            documents, config, now=moment(), drops_others=drop_others, writes=writes
+        )
     place = f"generation {generation.number} in {directory}"
     note = f"{place} is the same; nothing changed"
     if generation.created:
@@ -278,18 +281,15 @@ def publish(
 
 def _read_documents(
     card: str, extended: Iterable[str], jwks: str | None, keystore: KeystoreOptions
-) -> tuple[Documents, KeyStore | None]:
-    """Return CARD with the keys that are named, or the key store whose keys go along."""
+) -> Documents:
+    """Return CARD with the keys that are named; without any, those of the key store go along."""
     if jwks is not None and keystore.names_keys:
         raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
     files = frame.read_pairs("--extended", "NAME=FILE", extended)
     cards = {name: frame.read_input(file) for name, file in files.items()}
-    documents = Documents(frame.read_input(card), extended=cards)
-    if jwks is not None:
-        return replace(documents, jwks=frame.read_jwks(jwks)), None
-    if keystore.names_keys:
-        return replace(documents, jwks=JwkSet.of(keystore.list_keys())), None
-    return documents, keystore.open()  # nothing is signed: no signer is looked at
+    public = frame.read_input(card)
+    keys = JwkSet.of(keystore.list_keys()) if jwks is None else frame.read_jwks(jwks)
+    return Documents(public, keys, extended=cards)
 
 
 def _publish_project(

@@ -24,7 +24,7 @@ from cardsign.issuer.cards import list_signed_cards
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
 from cardsign.keys.passphrases import ask, terminal_prompt
-from cardsign.keys.store import KeyStore, StorePlace, create_store
+from cardsign.keys.store import KeyStore, StorePlace, create_store, local_user
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey, quorum_signatures
 from cardsign.statements.release import ReleaseStatement
@@ -204,7 +204,7 @@ def recover(
     """
     config = project_config(publication)
     place, access = keystore.located(), keystore.access()
-    store = create_store(place, issuer.local_user())
+    store = create_store(place, local_user())
     frame.confirm(yes, "every root key of this issuer ends, and a new epoch begins")
     work = keystore.work(config, store=store, access=access)
     signed, root = keysets.recover(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -21,14 +21,15 @@ from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
+from cardsign.findings import Finding
 from cardsign.issuer import publishing
 from cardsign.issuer.release import card_digest, find_release_gap, is_withdrawn
 from cardsign.issuer.work import NEEDS_A_PERSON, NOTICE, Gap, Work, card_signers, key_holder
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import JwkSet, PublicKey
+from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, ledger
 from cardsign.keys.signers import Access
-from cardsign.publish.generation import CARD_FILE, Generation, is_card
+from cardsign.publish.generation import CARD_FILE, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import read_span, utc
@@ -72,7 +73,8 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
     signed = []
     for card in work.config.cards:
         earlier = read_signed(card)
-        source = read_source(card, work.config.build)
+        changes = list[Finding]()
+        source = read_source(card, work.config.build, changes)
         _check_origins(work, card, source)
         with of_the_user(str(card.source)):
             marker = _marker(work, card, source, earlier, {signer.public.kid for signer in signers})
@@ -81,7 +83,7 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
             )
             document = earlier if earlier and _says_the_same(source, earlier, marker) else source
             signing = sign_with_notes(document, signers, options)
-        signed.append((card, signing))
+        signed.append((card, replace(signing, notes=(*changes, *signing.notes))))
     return signed
 
 
@@ -99,8 +101,10 @@ def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
             raise errors.CardRefused("card.origin_mismatch", message, path=path, hint=hint)
 
 
-def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
+def read_source(card: ProjectCard, build: BuildSettings, changes: list[Finding]) -> bytes:
     """Return a card of the project before it is signed: read or built, and converted.
+
+    `changes` takes what an older form cannot say.
 
     Raises:
         FileFault, BuildRefused: It cannot be read, or not be built.
@@ -119,7 +123,7 @@ def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
         if card.skills:
             document = _select_skills(document, card)
         if card.legacy is not None:
-            document = convert_card(document, cast(A2aVersion, card.legacy))
+            document = convert_card(document, cast(A2aVersion, card.legacy), changes)
         return render(document)
 
 
@@ -235,7 +239,7 @@ def _find_own_marker(
 
     Else anybody may have written it.
     """
-    kids = published_card("", untrusted_card, JwkSet.of(_list_own_keys(work))).kids
+    kids = published_card("", untrusted_card, _own_keys(work)).kids
     marker = extensions.find_marker(Card.from_bytes(untrusted_card).document) if kids else None
     return marker, frozenset(kids)
 
@@ -292,19 +296,11 @@ def _sign_published(work: Work, access: Access | bytes | None) -> Documents | No
     cards = {name: data for name, data in newest.files.items() if is_card(name)} if newest else {}
     if not (newest and cards and all(_is_ours(work, *card) for card in cards.items())):
         return None
-    sign = _prepare_signing(work, access)
-    again = replace(newest, files={name: sign(card) for name, card in cards.items()})
-    return Documents(again.card, extended=again.extended, legacy_card=again.legacy_card)
-
-
-def _prepare_signing(work: Work, access: Access | bytes | None) -> Callable[[bytes], bytes]:
-    """Return a function that signs a published card with the current keys.
-
-    A card that is signed with them already comes back unchanged.
-    """
     signers = card_signers(work.store, access, now=work.now)
     options = SigningOptions(own_kids=work.store.state.ever_held_kids())
-    return partial(sign_document, signers=signers, options=options)
+    signed = {name: sign_document(cards[name], signers, options) for name in cards}
+    again = replace(newest, files=signed)
+    return Documents(again.card, extended=again.extended, legacy_card=again.legacy_card)
 
 
 def _is_ours(work: Work, name: str, untrusted_card: bytes) -> bool:
@@ -316,35 +312,25 @@ def _is_ours(work: Work, name: str, untrusted_card: bytes) -> bool:
     """
     release = work.release
     try:
-        card = published_card(name, untrusted_card, JwkSet.of(_list_own_keys(work)))
+        card = published_card(name, untrusted_card, _own_keys(work))
     except InputRefused:
         return False
     listed = {entry.payload_sha256 for entry in release.cards} if release else set()
     return card.payload_sha256 in listed or bool(card.kids)
 
 
-def _list_own_keys(work: Work) -> list[PublicKey]:
+def _own_keys(work: Work) -> JwkSet:
     """Return the keys whose signature shows that a card is ours."""
     state = work.store.state
-    keys = [key for key in state.published_keys() if key.group not in state.stolen]
-    return [key.public for key in keys if not key.is_stolen]
-
-
-def _publish(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
-    return publishing.publish_cards(
-        documents,
-        work.config,
-        now=work.now,
-        store=work.store,
-        drops_others=work.drops_others,
-        writes=writes,
-    )
+    keys = (key for key in state.published_keys() if key.group not in state.stolen)
+    return JwkSet.of(key.public for key in keys if not key.is_stolen)
 
 
 def _sign_again(work: Work) -> list[str]:
     """Sign the cards of the project, or those that are published, which go out signed at once."""
     if not work.config.cards and (documents := _sign_published(work, work.access)):
-        done = publishing.describe_generation(work, _publish(work, documents))
+        generation = publishing.publish_cards(work, documents)
+        done = publishing.describe_generation(work, generation)
         return ["updated the signatures of the published cards", *done]
     return [
         f"updated the signatures of {work.agent or card.source.name}"
@@ -375,7 +361,7 @@ def find_card_gaps(work: Work) -> Iterator[Gap]:
         gaps.append(_make_repair_gap(work, fault))
     yield from (*gaps, *find_release_gap(work, listed))
     if signed is not None and work.config.publish is not None:
-        publish = partial(_publish, work, signed)
+        publish = partial(publishing.publish_cards, work, signed)
         until = work.now if _is_refused(work) else None
         gaps += publishing.find_publication_gap(work, "publish the cards", publish, until=until)
         yield from gaps

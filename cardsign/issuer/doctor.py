@@ -123,7 +123,10 @@ def _find_damage(store: KeyStore, state: StoreState, private: Set[str]) -> Itera
     """Yield private keys that no key has, that are damaged, or missing; an ended key needs none."""
     if state.moved_to is not None:
         message = f"this key store moved to {state.moved_to}"
-        fix = f"Once the new one has a backup, delete {store.place_of(f'{PRIVATE_FOLDER}/*.key')}"
+        old = store.place_of(f"{PRIVATE_FOLDER}/*.key")
+        if not isinstance(store, FolderStore):
+            old = "the private keys here: DELETE FROM cardsign_blob WHERE name LIKE 'private/%'"
+        fix = f"Once the new one has a backup, delete {old}"
         level: Severity = "error" if private else "note"
         fix = f"{fix} ({len(private)})." if private else ""
         yield Finding("doctor.moved", message, Place(store.place), severity=level, fix=fix)

@@ -701,7 +701,7 @@ class IssuerPlan:
             FileFault: ``file.exists``: the folder is set up already, or there is a key store.
             UsageFault: ``usage.conflict``: no issuer is named;
                 ``usage.invalid``: no https origin, nor http on this machine;
-                ``card.origin_mismatch``: the card that is here has no interface there.
+                ``card.origin_mismatch``: the card has no interface there.
         """
         extends = is_taken(self.keystore) and _has_cards_alone(self.keystore)
         if self.has_settings and not extends:
@@ -714,9 +714,10 @@ class IssuerPlan:
             origin = str(parse_origin(self.origin))
         if not origin.startswith(("https://", *_LOOPBACK)):
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
-        if self.card is not None and (file := self.folder / self.card).is_file():
+        if self.card is not None:
+            data = read_bytes(self.folder / self.card, max_bytes=MAX_CARD_BYTES)
             with of_the_user(self.card):
-                card = Card.from_bytes(read_bytes(file, max_bytes=MAX_CARD_BYTES))
+                card = Card.from_bytes(data)
                 origins = list_origins(card.document)
             if origins and origin not in origins:
                 message = f"{self.card} has an interface at {origins[0]}, and --issuer is {origin}"

@@ -120,23 +120,54 @@ def _statements_of(store: KeyStore) -> publications.Issued | None:
 
 
 def publish_cards(
+    work: Work, documents: publications.Documents, *, writes: bool = True
+) -> Generation:
+    """Publish signed cards with the keys and the statements of the key store, which records it.
+
+    A directory of another issuer is refused.
+
+    Args:
+        work: The key store, and where its cards are published.
+        documents: The cards.
+        writes: False to compare alone; nothing is written.
+
+    Returns:
+        The newest generation; its ``created`` says whether this call made it.
+
+    Raises:
+        CardsignError: As :func:`publish_documents`; nothing is published.
+        LocalFault: As :func:`record_generation`.
+    """
+    newest, store = work.published, work.store
+    documents = replace(
+        documents,
+        jwks=store.state.jwks(),
+        issued=_statements_of(store),
+        publisher=_publisher_of(store, work.config.issuer),
+    )
+    generation = publish_documents(
+        documents, work.config, now=work.now, drops_others=work.drops_others, writes=writes
+    )
+    if writes:
+        record_generation(work, generation, newest)
+    return generation
+
+
+def publish_documents(
     documents: publications.Documents,
     config: ProjectConfig,
     *,
     now: datetime,
-    store: KeyStore | None = None,
     drops_others: bool = False,
     writes: bool = True,
 ) -> Generation:
-    """Publish signed cards with their keys, and with the statements of a key store.
+    """Publish signed cards with the keys and statements that are given.
 
     Args:
-        documents: The cards; without a key store also the keys, the old ones for as long as caches
-            need them after a change.
+        documents: The cards, and the keys: the old ones too, for as long as caches need them.
+            Without a publisher, a directory of any key store is refused.
         config: Names the publication directory, which is made if absent.
         now: The time, with its zone.
-        store: Whose keys and statements go along, and what records the publication. A directory of
-            another issuer is refused; without a key store, one of any key store.
         drops_others: Publish no longer the extended cards that are not named here.
         writes: False to compare alone; nothing is written.
 
@@ -147,28 +178,19 @@ def publish_cards(
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publication.publish_generation`; nothing is published.
         UsageFault: As :func:`needed_publication`.
-        LocalFault: As :func:`record_generation`.
     """
     directory = needed_publication(config)
-    newest = newest_generation(directory)
     # No longer than rotation assumes.
     max_age = min(publications.DEFAULT_MAX_AGE, config.timeline.max_age)
-    documents = replace(documents, max_age=max_age)
-    if newest is not None and any(card.legacy for card in config.cards):
-        documents = replace(documents, legacy_card=documents.legacy_card or newest.legacy_card)
-    if store is not None:
-        documents = replace(
-            documents,
-            jwks=store.state.jwks(),
-            issued=_statements_of(store),
-            publisher=_publisher_of(store, config.issuer),
-        )
-    generation = publications.publish_generation(
+    older, newest = documents.legacy_card, None
+    if older is None and any(card.legacy for card in config.cards):
+        newest = newest_generation(directory)
+    documents = replace(
+        documents, max_age=max_age, legacy_card=newest.legacy_card if newest else older
+    )
+    return publications.publish_generation(
         documents, directory, now=now, drops_others=drops_others, writes=writes
     )
-    if store is not None and writes:
-        record_generation(store, config, generation, newest, now=now)
-    return generation
 
 
 def update_publication(
@@ -207,7 +229,7 @@ def update_publication(
         writes=writes,
     )
     if generation is not None and writes:
-        record_generation(store, work.config, generation, earlier, now=work.now)
+        record_generation(work, generation, earlier)
     return generation
 
 
@@ -297,14 +319,7 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
 # The record of what is published.
 
 
-def record_generation(
-    store: KeyStore,
-    config: ProjectConfig,
-    generation: Generation,
-    replaced: Generation | None = None,
-    *,
-    now: datetime,
-) -> None:
+def record_generation(work: Work, generation: Generation, replaced: Generation | None) -> None:
     """Let the key store record what is published, in the place of the one that it `replaced`.
 
     Where the settings name a live URL, it is recorded once that serves it: :func:`find_live_gap`.
@@ -312,12 +327,12 @@ def record_generation(
     Raises:
         LocalFault: As :meth:`KeyStore.commit`, with what to do.
     """
-    if config.live is not None and generation.card:
+    if work.config.live is not None and generation.card:
         return
     publication = publications.publication_of(generation)
     earlier = publications.publication_of(replaced) if replaced else None
     try:
-        store.commit(agenda.record_publication, publication, now=now, replaced=earlier)
+        work.store.commit(agenda.record_publication, publication, now=work.now, replaced=earlier)
     except errors.LocalFault as fault:
         message = f"generation {generation.number} is published, but not on record: {fault.message}"
         hint = "Fix this and publish the same again; key rotation waits for it."
@@ -405,6 +420,19 @@ def check_ours(work: Work) -> publications.CheckedIssued | None:
         hint += "as cardsign keys rotate --keystore DIR does."
         raise PublishRefused("publish.statements", message, path=path, hint=hint)
     return published
+
+
+def check_unclaimed(work: Work) -> None:
+    """Refuse to begin a key store where another one has published.
+
+    Once there is a keyset, that tells whose statements are published.
+
+    Raises:
+        UsageFault: As :func:`check_ours`.
+    """
+    if not (work.store.read_lines() and work.store.load().keysets):
+        for part in work.by_agent():
+            check_ours(part)
 
 
 def check_publishable(

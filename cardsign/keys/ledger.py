@@ -307,6 +307,11 @@ class StoreState:
         blobs = (key.blob for key in self.keys if key.private == "held" and key.blob)
         return frozenset(map(private_blob, blobs))
 
+    def sealed_keys(self, role: Role) -> tuple[KeyRecord, ...]:
+        """Return the keys of a role that a passphrase opens and that have not ended."""
+        keys = (key for key in self.keys if key.role == role and key.state not in ENDED)
+        return tuple(key for key in keys if key.private == "held")
+
     def active_keys(self, role: Role = "card") -> tuple[KeyRecord, ...]:
         """Return the active keys of a role, oldest first."""
         return tuple(key for key in self.keys if key.state == "active" and key.role == role)

@@ -45,7 +45,8 @@ class PassphraseSource:
     """The places to look at, in this order; the first that is named decides.
 
     Attributes:
-        file: A file (or pipe) that only its owner can read; its first line counts.
+        file: A file (or pipe) that only its owner can read. Of it, as of a variable, the first line
+            counts.
         environment: Where `variable` is looked up; nothing else of it is read.
         prompt: Asked last; None where there is no terminal.
     """
@@ -69,18 +70,19 @@ def read_passphrase(
     place = str(source.file or source.variable)
     if source.file is not None:
         content = read_secret(source.file, max_bytes=MAX_FILE_BYTES)
-        passphrase = content.partition(b"\n")[0].removesuffix(b"\r")
     elif source.variable in source.environment:
-        passphrase = os.fsencode(source.environment[source.variable])
+        content = os.fsencode(source.environment[source.variable])
     else:
-        place, passphrase = "", ask(source.prompt, question)
+        place, content = "", ask(source.prompt, question)
+    passphrase = content.partition(b"\n")[0].removesuffix(b"\r")  # as an editor or CI ends it
     if is_new:
         check_strength(passphrase, place)
         if not place and ask(source.prompt, "The same again: ") != passphrase:
             hint = "Type the same one twice."
             raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
     if not passphrase:
-        raise PassphraseFault("passphrase.none", "the passphrase is empty")
+        place = place or question.removesuffix(": ")
+        raise PassphraseFault("passphrase.none", "the passphrase is empty", path=place)
     return passphrase
 
 

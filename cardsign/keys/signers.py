@@ -807,7 +807,7 @@ def read_local_key(uri: str, access: Access, kid: str | None) -> PrivateKey:
             if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
                 hint = f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
                 hint += f'of base64: export {name}="$(base64 -w 0 key.pem)".'
-                message = "this PEM has lost its line breaks"
+                message = "this PEM has lost its line breaks, or has \\n (two characters) for each"
                 raise KeyRefused("key.malformed", message, hint=hint) from refusal
             raise
 

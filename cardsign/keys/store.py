@@ -18,8 +18,10 @@ refers to, and a last line without its end, which was never committed. Readers t
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import os
+import platform
 import re
 import shlex
 from abc import ABC, abstractmethod
@@ -89,6 +91,17 @@ class StoreUser:
 
     actor: str = ""
     folder: Path = Path(os.devnull)
+
+
+def local_user() -> StoreUser:
+    """Return the account on this machine, and where it remembers what it saw of logs."""
+    try:
+        account = getpass.getuser()
+    except (KeyError, OSError):  # a container's user has often no name
+        account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+    folder = files.user_folder("STATE")
+    seen = folder / "keystores" if folder else Path(os.devnull)
+    return StoreUser(f"{account}@{platform.node()}", seen)
 
 
 class KeyStore(ABC):
@@ -473,6 +486,22 @@ def read_place(text: str) -> StorePlace:
         form = "postgresql://USER@HOST:PORT/DATABASE"
         raise StoreFault("keystore.url", f"the URL of the key store is not of the form {form}")
     return DatabaseUrl(text)
+
+
+def check_links(folder: Path, project: Path, allowed: Collection[Path]) -> None:
+    """Refuse a key store of a project with links that lead out of it, unless the user allows that.
+
+    It may be that of another project, whose keys would sign here.
+
+    Raises:
+        UsageFault: ``config.not_allowed``.
+    """
+    if files.leads_outside(project, folder, allowed):
+        raise files.outside(folder, "the key store is a link to a place", folder)
+    for at, below, names in files.walk(folder):
+        for part in (Path(at, name) for name in below + names):
+            if part.is_symlink() and files.leads_outside(project, part, allowed):
+                raise files.outside(part, "a part of the key store is a link to a place", part)
 
 
 def open_store(

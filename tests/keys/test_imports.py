@@ -122,6 +122,8 @@ def test_an_encrypted_key_opens_with_its_password(form: PrivateFormat) -> None:
     assert refusal(import_private_key, data) == "passphrase.none"
     assert refusal(import_private_key, data, password=bytes) == "passphrase.none"
     assert refusal(import_private_key, data, password=lambda: b"wrong") == "passphrase.wrong"
+    plain = b"this is not ENCRYPTED\n" + pem(FIRST)  # told by its label alone
+    assert PrivateKey.from_pem(plain, PASSWORD).public == FIRST.public
 
 
 def test_a_pem_with_a_short_initial_vector_is_refused() -> None:
