@@ -398,8 +398,9 @@ def fetch_document(
             return FetchResult(asked, "unchanged", headers=exchange.headers)
         if exchange.status != 200:
             challenges = values(exchange.headers, "www-authenticate")
-            is_secret = not _UNSECRET.issuperset(dict(headers))  # a peer may repeat a credential
-            location = "" if is_secret else " ".join(values(exchange.headers, "location"))
+            # A peer may repeat a credential that it was sent.
+            has_secret = body is not None or not _UNSECRET.issuperset(dict(headers))
+            location = "" if has_secret else " ".join(values(exchange.headers, "location"))
             raise OtherStatus(asked, exchange.status, challenges, location)
         check_json_type(exchange.headers, exchange.url)
         return FetchResult(asked, "found", b"".join(exchange.read()), headers=exchange.headers)

@@ -345,14 +345,13 @@ def export_files(generation: Generation, directory: Path) -> None:
     for path in {CARD_PATH, LEGACY_CARD_PATH} - files.keys():
         refuse_links(directory, site / path.removeprefix("/"))
         (site / path.removeprefix("/")).unlink(missing_ok=True)
-    for path, (body, _) in files.items():
+    static = list[str]()
+    nginx = ["# Include this in a server block whose root is the folder `site`."]
+    for path, (body, headers) in files.items():
         place = site / path.removeprefix("/")
         refuse_links(directory, place)
         make_directory(place.parent)
         write_atomic(place, body, plain=True)
-    static = list[str]()
-    nginx = ["# Include this in a server block whose root is the folder `site`."]
-    for path, (_, headers) in files.items():
         static += [path, *(f"  {name}: {value}" for name, value in headers)]
         (_, media_type), *others = headers
         nginx += [f"location = {path} {{", "    types {}", f"    default_type {media_type};"]

@@ -259,8 +259,8 @@ def finish_response(response: Response) -> Response:
     environ = request.environ
     if response.status_code in (204, 304):
         response.headers.pop("Content-Type", None)
-    has_body = environ.get("CONTENT_LENGTH", "0") not in ("", "0")
-    has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
+    length = environ.get("CONTENT_LENGTH", "")
+    has_body = length not in ("", "0") or "HTTP_TRANSFER_ENCODING" in environ
     # `serve` closes it, and of WSGI servers granian alone: it is not for an application to say
     # (PEP 3333), and waitress would answer 500.
     was_read = environ.get(BODY_WAS_READ, environ.get("SERVER_SOFTWARE") != "Granian")

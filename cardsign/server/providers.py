@@ -49,7 +49,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
 from cardsign.server.settings import ProviderSettings, ServerSettings, in_networks
 from cardsign.server.tokens import Token, digest_token, read_tokens
-from cardsign.urls import Origin, parse_url
+from cardsign.urls import Headers, Origin, parse_url
 
 log = logging.getLogger(__name__)
 
@@ -195,15 +195,13 @@ class Provider:
         shown = f', error="{error}"' if error and scheme == "Bearer" else ""
         return f'{scheme} realm="extended-agent-card"{shown}'
 
-    def ask(
-        self, url: str, *, form: bytes | None = None, authorization: str | None = None
-    ) -> dict[str, Json]:
+    def ask(self, url: str, *, form: bytes | None = None, headers: Headers = ()) -> dict[str, Json]:
         """Return the JSON object that another host answers with.
 
         Args:
             url: Where it is asked.
             form: What is posted; None for GET.
-            authorization: Our own credential, likewise.
+            headers: More of the request, such as our own credential.
 
         Raises:
             Denied: It says no to the token, or what cannot be read.
@@ -213,7 +211,6 @@ class Provider:
         # Callers must not queue up behind a host that does not answer.
         if 0 <= self._now() - self._failed.get(asked.origin, -math.inf) < RETRY_SECONDS:
             raise ServiceUnavailable(f"{asked.origin} gave no answer a moment ago")
-        networks = self.settings.networks
         named = filter(None, (self.settings.url, self.settings.issuer))
         origins = frozenset(parse_url(text).origin for text in named)
         reach = FetchSettings(
@@ -221,9 +218,8 @@ class Provider:
             max_bytes=MAX_ANSWER_BYTES,
             insecure_loopback_http=self.settings.insecure_loopback_http,
             origins=origins,
-            networks=networks,
+            networks=self.settings.networks,
         )
-        headers = (("Authorization", authorization),) if authorization else ()
         try:
             answer = fetch_document(url, reach, headers=headers, body=form)
             return parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
@@ -421,13 +417,11 @@ class Introspection(Provider):
         if not 0 < len(credential) <= MAX_TOKEN_CHARS:
             raise Denied("the token is empty or too long")
         form = {"token": credential, "token_type_hint": "access_token"}
+        body = urlencode(form, errors="surrogateescape").encode()
         ours = base64.b64encode(self._secret.encode()).decode()
+        headers = (("Authorization", f"Basic {ours}"),) if ours else ()
         with take_place(self._hosts):
-            claims = self.ask(
-                self.settings.url,
-                form=urlencode(form, errors="surrogateescape").encode(),
-                authorization=f"Basic {ours}" if ours else None,
-            )
+            claims = self.ask(self.settings.url, form=body, headers=headers)
         expires, audience = claims.get("exp", math.inf), claims.get("aud")
         if claims.get("active") is not True:
             raise Denied("its server says that it is not active")

@@ -62,19 +62,18 @@ def parse_tokens(data: bytes, *, path: str = "") -> dict[str, Token]:
         text = raw.partition("#")[0].strip()
         if not text:
             continue
-        match, problem, expires = _LINE.fullmatch(text), "", None
-        if match is None:
-            problem = "this line is not a SHA-256 in hex and an audience"
-        elif first := tokens.get(match[1].lower()):
-            problem = f"this token stands in line {first.line} already"
-        elif match[3]:
-            try:
-                expires = read_stamp(match[3])
-            except ValueError:
-                problem = "what follows `until` is not a time YYYY-MM-DDThh:mm:ssZ"
-        if match is None or problem:
-            raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
-        token = Token(match[1].lower(), match[2], number, expires)
+        try:
+            match = _LINE.fullmatch(text)
+            if match is None:
+                raise ValueError("this line is not a SHA-256 in hex and an audience")
+            expires = read_stamp(match[3]) if match[3] else None
+            token = Token(match[1].lower(), match[2], number, expires)
+            if token.digest in tokens:
+                raise ValueError(f"this token stands in line {tokens[token.digest].line} already")
+        except ValueError as exc:
+            raise ServeFault(
+                "serve.token_file", str(exc), path=path, line=number, column=1
+            ) from exc
         tokens[token.digest] = token
     return tokens
 
