@@ -466,13 +466,9 @@ def self_check(
         code = first.code if report.verdict == "invalid" else "sign.self_check"
         message = f"what was signed is {report.verdict} when read again: {first.message}"
         raise SigningRefused(code, message, path=first.path)
-    _check_each(report.signatures, keys)
-
-
-def _check_each(signatures: Sequence[SignatureReport], keys: JwkSet) -> None:
-    """Check all of them, not only what made the verdict: no full one was verified before."""
+    # All of them, not only what made the verdict: no full one was verified before.
     lacking = {key.kid for key in keys.keys}
-    ours = [signature for signature in signatures if signature.kid in lacking]
+    ours = [signature for signature in report.signatures if signature.kid in lacking]
     for signature in ours:
         if signature.verdict not in _AS_SIGNED:
             bad = f"what was signed has a signature that is {signature.verdict} when read again: "
