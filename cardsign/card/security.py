@@ -36,7 +36,6 @@ WRAPPERS: Final[Mapping[SchemeName, str]] = {
     "openIdConnect": "openIdConnectSecurityScheme",
     "mutualTLS": "mtlsSecurityScheme",
 }
-_TYPES: Final[Mapping[str, SchemeName]] = {name: name for name in WRAPPERS}
 #: Of an API key, the member of 1.0 and that of 0.3; all others have one name in both.
 LOCATION: Final = ("location", "in")
 #: The members of a card or skill that list requirements, in 1.0 and in 0.3.
@@ -294,8 +293,7 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
 
 def type_of_flat(scheme: Mapping[str, Json]) -> SchemeName | None:
     """Return the type that a scheme of 0.3 names; None where it names none that is known."""
-    name = scheme.get("type")
-    return _TYPES.get(name) if isinstance(name, str) else None
+    return next((name for name in WRAPPERS if name == scheme.get("type")), None)
 
 
 def unwrapped(scheme: Mapping[str, Any]) -> tuple[SchemeName, dict[str, Any]] | None:
