@@ -33,37 +33,34 @@ Location: TypeAlias = tuple[str | int, ...]
 #: Parts of a dotted key or table header, and tables and lists within one another. Ours have at most
 #: four. `tomllib` takes time by the square of the parts, and a place deep within is long to name.
 MAX_TOML_DEPTH: Final = 32
-_HEADER: Final = re.compile(r"\s*(\[\[?)([^\[\]=,]+)\]\]?\s*(?:#.*)?$")
-_MEMBER: Final = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[\w"'-]+)*)\s*=""")
 
 
 def find_lines(text: str) -> dict[Location, int]:
-    """Return the line of each table, and of each member that begins a line.
+    """Return the line of each table of a TOML text, and of each member that begins a line.
 
     A member within a value stands on the line of that value, as :func:`line_of` has it.
     """
     lines: dict[Location, int] = {(): 1}
     counts: dict[Location, int] = {}  # the index of the last table of each array of tables
     table: Location = ()
-    open_brackets = 0  # of a value that goes on over several lines
-    outline = _NO_KEY.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
-    numbered = enumerate(zip(text.split("\n"), outline.split("\n"), strict=True), 1)
-    for number, (line, bare) in numbered:
-        is_within_value = open_brackets > 0
-        open_brackets += sum(map(bare.count, "[{")) - sum(map(bare.count, "]}"))
-        if is_within_value:
-            continue
-        if (header := _HEADER.match(line)) and bare[header.start(1)] == "[":
+    depth, number, start = 0, 1, 0  # of open brackets; of the line, and where it begins
+    for match in _MARK.finditer(text):
+        mark, end = match[0], match.end()
+        if depth == 0 and mark == "[" and not text[start : end - 1].strip():
+            is_array = text.startswith("[", end)
             table = ()
-            for name in _split_key(header[2])[:MAX_TOML_DEPTH]:
+            for name in _split_key(text[end + is_array : text.index("]", end)])[:MAX_TOML_DEPTH]:
                 table = (*table, counts[table], name) if table in counts else (*table, name)
-            if header[1] == "[[":
+            if is_array:
                 counts[table] = counts.get(table, -1) + 1
                 table = (*table, counts[table])
             lines.setdefault(table[:1], number)
             lines.setdefault(table, number)
-        elif (member := _MEMBER.match(line)) and bare[member.end() - 1] == "=":
-            lines.setdefault((*table, *_split_key(member[1])), number)
+        elif depth == 0 and mark == "=":
+            lines.setdefault((*table, *_split_key(text[start : end - 1])), number)
+        depth += (mark in "[{") - (mark in "]}")
+        if "\n" in mark:
+            number, start = number + mark.count("\n"), end
     return lines
 
 
@@ -86,6 +83,10 @@ _NO_KEY: Final = re.compile(
     r"""|"(?:[^"\\\n]|\\[^\n])*"?|'[^'\n]*'?""",
     re.DOTALL,
 )
+
+
+#: Besides, what begins or ends a key, a value or a line.
+_MARK: Final = re.compile(rf"{_NO_KEY.pattern}|[\[\]{{}}=\n]", re.DOTALL)
 
 
 def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
