@@ -705,7 +705,8 @@ class IssuerPlan:
         """
         extends = is_taken(self.keystore) and _has_cards_alone(self.keystore)
         if self.has_settings and not extends:
-            message, hint = "this folder is set up already", "Use another folder."
+            message = "this folder is set up already"
+            hint = "Go on with its key store, or use another folder for another issuer."
             raise FileFault("file.exists", message, path=CONFIG_FILE, hint=hint)
         if not self.origin:
             hint = "Name its origin: cardsign init --issuer https://HOST"

@@ -367,7 +367,7 @@ def _replacement(state: StoreState, key: KeyRecord, settings: TimelineSettings) 
     if standbys := [heir for heir in heirs if heir.state == "prepublished"]:
         yield _step(state, "activate", standbys[0], settings)
     elif key.revoked_because != "ceased" and len(heirs) < 2:
-        why = f"key {key.kid!r} was revoked" if key.times.revoked else f"key {key.kid!r} was stolen"
+        why = f"key {key.kid!r} was {'revoked' if key.times.revoked else 'stolen'}"
         yield Step("generate", key, why, key.times.revoked or _ALWAYS)
 
 

@@ -292,15 +292,11 @@ class KeyStore(ABC):
         passphrase = access.passphrase(record.custody, f"{record.role} keys")
         try:
             private = self._unseal(record, passphrase)
-        except errors.PassphraseFault as fault:
-            if not (record.is_stolen and record.rotates):
-                raise
-            # Its role may have a new passphrase by now; this key signs once more.
-            try:
-                passphrase = shared("passphrase", f"stolen {record.role} keys")
-                private = self._unseal(record, passphrase)
-            except errors.PassphraseFault:
-                raise fault from None
+        except errors.PassphraseFault:
+            with suppress(errors.PassphraseFault):  # its role may have a new one by now
+                if record.is_stolen and record.rotates:  # this key signs once more
+                    return self._unseal(record, shared("passphrase", f"stolen {record.role} keys"))
+            raise
         access.remember(record.custody, passphrase)
         return private
 
