@@ -320,9 +320,7 @@ def _inspect_signatures(
     # What the line of the signature says, or that of the card.
     repeated = ("coverage.",) if jwks is not None else ("coverage.", "key.unknown")
     data_of = {name: payload.data for name in PROFILES if (payload := payloads.of(name))}
-    spelt: list[_Spelt] = []
-    if jwks and card.signatures:
-        spelt = [(name, fix, write(payloads.members).encode()) for name, fix, write in SPELLINGS]
+    spelt = _spell_otherwise(payloads) if jwks and card.signatures else []
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)
         header: dict[str, Json] = {}
@@ -341,6 +339,11 @@ def _inspect_signatures(
         # It fits one byte string, and so all profiles that make that.
         fitted = tuple(name for name, data in data_of.items() if data == report.payload)
         yield InspectedSignature(replace(report, reasons=rated), header, fitted)
+
+
+def _spell_otherwise(payloads: Payloads) -> list[_Spelt]:
+    """Return the card as common signers write it by mistake: name, advice and bytes of each."""
+    return [(name, fix, write(payloads.members).encode()) for name, fix, write in SPELLINGS]
 
 
 def _explain_misfit(

@@ -111,16 +111,7 @@ def schemas(subject: LintedCard) -> Iterator[Breach]:
         if not isinstance(schema, dict):
             yield "contract.schema", where, "expected an object"
             continue
-        if "$comment" not in schema and _says_nothing(schema):
-            yield "contract.empty-schema", where, "it takes anything"
-        draft = str(schema.get("$schema"))
-        fault = find_fault(schema, lists_items="/draft-07/" in draft or "/2019-09/" in draft)
-        if re.search(r"/draft-0[1-6]/", draft):
-            yield "contract.schema", where, "it is of a draft before 7"
-        elif fault is not None:
-            yield "contract.schema", (*where, *fault[0]), fault[1]
-        if members_of(schema.get("properties")) and "required" not in schema:
-            yield "contract.undescribed", where, "has no `required`"
+        yield from _check_schema(where, schema)
         for at, inner, is_field in _places(where, schema):
             yield from _check_words(at, inner)
             if is_field and "$comment" not in inner:
@@ -151,6 +142,19 @@ def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str,
         for member in ("anyOf", "oneOf", "allOf"):
             for index, child in enumerate(elements_of(inner.get(member))):
                 pending.append(((*at, member, str(index)), child, False))
+
+
+def _check_schema(where: Tokens, schema: dict[str, Json]) -> Iterator[Breach]:
+    if "$comment" not in schema and _says_nothing(schema):
+        yield "contract.empty-schema", where, "it takes anything"
+    draft = str(schema.get("$schema"))
+    fault = find_fault(schema, lists_items="/draft-07/" in draft or "/2019-09/" in draft)
+    if re.search(r"/draft-0[1-6]/", draft):
+        yield "contract.schema", where, "it is of a draft before 7"
+    elif fault is not None:
+        yield "contract.schema", (*where, *fault[0]), fault[1]
+    if members_of(schema.get("properties")) and "required" not in schema:
+        yield "contract.undescribed", where, "has no `required`"
 
 
 def _check_field(at: Tokens, field: Mapping[str, Json]) -> Iterator[Breach]:
