@@ -116,7 +116,7 @@ def _list_tools(
     if len(answer["tools"]) > MAX_TOOLS or len(data) > MAX_SOURCE_BYTES or answer["nextCursor"]:
         message = f"it lists more than {MAX_TOOLS} tools, {MAX_SOURCE_BYTES} bytes of them, or "
         raise place.refuse("build.limit", f"{message}{MAX_PAGES} pages")
-    return replace(read_json(data, place.file), lines={})
+    return replace(read_json(data, place.file), lines={(): 0})
 
 
 async def _ask_for_tools(server: Any) -> dict[str, Any]:

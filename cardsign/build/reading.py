@@ -24,7 +24,7 @@ from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_
 from cardsign.card.values import Json, kind_of, members_of, value_at
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import leads_outside, read_bytes
-from cardsign.tomltext import Location, find_lines, read_toml
+from cardsign.tomltext import Location, find_lines, line_of, read_toml
 
 _Kind = TypeVar("_Kind", str, bool, dict[str, Json], list[Json])
 
@@ -49,14 +49,14 @@ class SourceValue:
         value: None where it is absent. A number may be one that its author meant as a text: see
             :meth:`text`.
         at: Where in the file it stands.
-        lines: The line of each value of the file.
+        lines: The line of each value of the file; 0 where it has none.
         written: The source text of YAML scalars that look like numbers.
     """
 
     file: str
     value: Json = None
     at: Location = ()
-    lines: Mapping[Location, int] = field(default_factory=dict, repr=False)
+    lines: Mapping[Location, int] = field(default_factory=lambda: {(): 0}, repr=False)
     written: Mapping[Location, str] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
@@ -65,10 +65,7 @@ class SourceValue:
     @property
     def line(self) -> int | None:
         """The line of the value, or else of the nearest value around it, from 1."""
-        at = self.at
-        while at and at not in self.lines:
-            at = at[:-1]
-        return self.lines.get(at)
+        return line_of(self.lines, self.at) or None
 
     @property
     def members(self) -> dict[str, Json]:
