@@ -92,7 +92,7 @@ _token_file = click.option(
 @click.option(
     "--expires",
     metavar="DATE",
-    help=f"From when on it opens nothing: {END_FORMS} [default: it never ends].",
+    help=f"Until when it opens the card: {END_FORMS} [default: it never ends].",
 )
 @click.option(
     "-o",

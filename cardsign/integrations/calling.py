@@ -383,11 +383,19 @@ class _AtEndpoint(GuardedTransport):
 
 
 def _reply(task: types.Task) -> Reply:
-    """Return what a task says: its artifacts' text; where they have none, that of its status."""
+    """Return what a task says: its artifacts' text; where they have none, that of its status.
+
+    Raises:
+        CallFailed: ``call.error``: it is in a state that the SDK does not know.
+    """
     parts = [part for artifact in task.artifacts for part in artifact.parts]
     text = "\n".join(get_artifact_text(artifact, "") for artifact in task.artifacts)
     text = text or get_message_text(task.status.message)
-    state = types.TaskState.Name(task.status.state) if task.HasField("status") else ""
+    try:
+        state = types.TaskState.Name(task.status.state) if task.HasField("status") else ""
+    except ValueError as exc:
+        message = f"the task is in a state that a2a-sdk does not know: {task.status.state}"
+        raise CallFailed("call.error", message) from exc
     return Reply(
         text,
         state,

@@ -511,8 +511,9 @@ def open_store(
 
 
 def missing_store(place: str, *, is_begun: bool = False) -> StoreFault:
-    """Return ``keystore.missing``, which advises to make one unless `is_begun` says that it was."""
-    hint = _ELSEWHERE if is_begun else ""
+    """Return ``keystore.missing``, which advises to look elsewhere first if one `is_begun`."""
+    hint = f"{_ELSEWHERE}. If there never was one: cardsign keys generate. " if is_begun else ""
+    hint += "To work without one: --key URI; publish also takes --jwks FILE." if is_begun else ""
     return StoreFault("keystore.missing", "there is no key store here", path=place, hint=hint)
 
 
