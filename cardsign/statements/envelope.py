@@ -279,7 +279,10 @@ def document(members: Json, form: str, readers: Readers) -> dict[str, Any]:
 def record(
     value: Json, path: str, readers: Readers, *, may_lack: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return an object that has exactly these members, each as its reader returns it."""
+    """Return an object that has exactly these members, each as its reader returns it.
+
+    Those that it `may_lack` are not among the members returned where they are absent.
+    """
     present = value if isinstance(value, dict) else {}
     names = tuple(name for name in readers if name in present or name not in may_lack)
     members = exact_object(value, names, path)
