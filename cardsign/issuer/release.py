@@ -102,7 +102,7 @@ def draft_following(
         StatementRefused: What a verifier would refuse however it is signed.
     """
     floor = dict(previous.floor) if previous else {}
-    cards = _listed_cards(plan, previous, seq)
+    cards = _listed_cards(plan, previous, floor, seq)
     # No cache holds what was listed before a settled card any more.
     settled = plan.settled.items()
     raised = {card.url: card.seq for card in cards if (card.url, card.payload_sha256) in settled}
@@ -157,12 +157,11 @@ def is_release_due(release: ReleaseStatement, keyset: KeysetId, *, now: datetime
 
 
 def _listed_cards(
-    plan: ReleasePlan, previous: ReleaseStatement | None, seq: int
+    plan: ReleasePlan, previous: ReleaseStatement | None, floor: Mapping[str, int], seq: int
 ) -> list[ListedCard]:
     """Return the cards that are current or to come, each by the release that first listed it."""
-    floor = previous.floor if previous else {}
-    cards = previous.cards if previous else ()
-    current = (card for card in cards if card.seq >= floor.get(card.url, 0))
+    kept = previous.cards if previous else ()
+    current = (card for card in kept if card.seq >= floor.get(card.url, 0))
     earlier = sorted(current, key=lambda card: card.seq)
     listed = {(card.url, card.payload_sha256): card for card in earlier}
     newest = {card.url: card.payload_sha256 for card in earlier}
