@@ -177,6 +177,7 @@ MALFORMED = {
     "a name that is a path": whole({"../x": {}}),
     "a floor without members": whole({"acme": {}}),
     "a floor with another": document(x=1),
+    "a floor without release": whole({"acme": {"keyset": None, "newest_iat": 0}}),
     "a short digest": document(keyset={**PIN, "digest": "00"}),
     "a version of none": document(keyset={**PIN, "version": 0}),
     "a version that is a truth": document(keyset={**PIN, "version": True}),
