@@ -688,7 +688,8 @@ def _fail(error: CardsignError, form: str) -> int:
     print_error(error)
     try:
         if form == "json":
-            print_json({"error": error.finding.to_json()})
+            others = [finding.to_json() for finding in error.others]
+            print_json({"error": error.finding.to_json()} | ({"others": others} if others else {}))
     except OSError as fault:
         return _end_unwritten(fault)
     return error.exit_status
