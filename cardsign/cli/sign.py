@@ -123,9 +123,7 @@ def find_signers(
     "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for."
 )
 @click.option(
-    "--expires",
-    metavar="DATE",
-    help=f"When it ends, at most 400 days ahead: {END_FORMS}.",
+    "--expires", metavar="DATE", help=f"When it ends, at most 400 days ahead: {END_FORMS}."
 )
 @issuer.key_option
 @issuer.public_option

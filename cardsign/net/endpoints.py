@@ -174,11 +174,8 @@ def _schemes_alone(payload: Mapping[str, Json]) -> Iterator[tuple[Scheme, Sequen
         message = f"the card's requirements cannot be read: {problem.message}"
         raise UsageFault("credential.scheme", message, path=problem.path)
     declared = schemes_of(payload)
-    alternatives = requirements_of(payload, declared)
-    requirements = [alternative.schemes for alternative in alternatives if alternative.schemes]
-    if not requirements:
-        yield from ((scheme, ()) for scheme in declared.values())
-    for schemes in requirements:
+    requirements = [need.schemes for need in requirements_of(payload, declared) if need.schemes]
+    for schemes in requirements or [{name: ()} for name in declared]:
         name = next(iter(schemes))
         if len(schemes) == 1 and name in declared:
             yield declared[name], schemes[name]

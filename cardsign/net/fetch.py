@@ -249,11 +249,10 @@ class Exchange(httpcore.NetworkBackend):
             share = self.remaining(timeout) / (len(addresses) - number)
             try:
                 connected = settings.dial(address, port, share)
+                self._stream = connection.DeadlineStream(connected, self.remaining)
+                return self._stream
             except OSError as exc:
                 failure = exc
-                continue
-            self._stream = connection.DeadlineStream(connected, self.remaining)
-            return self._stream
         raise failure
 
     def read(self) -> Iterator[bytes]:

@@ -183,9 +183,7 @@ def load_current(directory: Path) -> Generation:
         except FileMissing as exc:
             raise _corrupt(folder / name, "it is missing") from exc
         if digest != hashlib.sha256(files[name]).hexdigest():
-            raise _corrupt(
-                folder / name, f"it does not have the digest that `{CURRENT_FILE}` names"
-            )
+            raise _corrupt(folder / name, "its digest is not the one that `current` names")
     number, published_at = manifest.generation, manifest.published_at.astimezone(UTC)
     return Generation(number, published_at, manifest.max_age, files, publisher=manifest.publisher)
 
@@ -245,9 +243,8 @@ def _read_manifest(directory: Path) -> _Manifest:
     """Read ``current``, once its format is one that this version reads."""
     path = directory / CURRENT_FILE
     try:
-        return _Manifest.model_validate_json(
-            read_bytes(path, max_bytes=_MAX_STATE_BYTES, is_found=True)
-        )
+        data = read_bytes(path, max_bytes=_MAX_STATE_BYTES, is_found=True)
+        return _Manifest.model_validate_json(data)
     except FileMissing as exc:
         message = "the directory holds no publication"
         raise ServeFault("serve.no_generation", message, path=str(directory)) from exc

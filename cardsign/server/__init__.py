@@ -4,10 +4,4 @@ from cardsign.server.app import create_app
 from cardsign.server.mount import card_blueprint, mount_cards
 from cardsign.server.settings import ServerSettings, read_server_settings
 
-__all__ = [
-    "ServerSettings",
-    "card_blueprint",
-    "create_app",
-    "mount_cards",
-    "read_server_settings",
-]
+__all__ = ["ServerSettings", "card_blueprint", "create_app", "mount_cards", "read_server_settings"]

@@ -129,10 +129,8 @@ class _Mount:
             return _refuse_encoding(environ)
         if path in agent.documents or path.startswith(STATEMENTS_PATH):
             return method in ("GET", "HEAD", "OPTIONS")
-        if not are_extended or method not in ("GET", "HEAD"):
-            return False
         # An agent's own may be at any address, of any tenant, and of A2A 0.3; no card says so.
-        return place.endswith(_EXTENDED_ENDS)
+        return are_extended and method in ("GET", "HEAD") and place.endswith(_EXTENDED_ENDS)
 
 
 def _refuse_encoding(environ: WSGIEnvironment) -> bool | None:

@@ -506,11 +506,8 @@ def log_publication(generation: Generation, agent: str, now: float) -> None:
         "card_sha256": hashlib.sha256(generation.card).hexdigest(),
         "signatures": read_signers(card)[:MAX_NAMES],
     }
-    line = {
-        "time": utc(now).isoformat(timespec="milliseconds"),
-        "event": "agent_card_published",
-        "fields": fields,
-    }
+    moment = utc(now).isoformat(timespec="milliseconds")
+    line = {"time": moment, "event": "agent_card_published", "fields": fields}
     events.info("%s", json.dumps(line, separators=(",", ":")))
 
 
