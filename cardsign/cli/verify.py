@@ -108,8 +108,9 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     policy = batch.verifier.policy.unnamed
     if is_json() and policy:
         say(f"judged {policy}")
-    lines = partial(verdict_lines, policy=policy, verbose=verbose)
-    if is_many and not verbose:
+    is_verbose = verbose and not frame.is_quiet()
+    lines = partial(verdict_lines, policy=policy, verbose=is_verbose)
+    if is_many and not is_verbose:
         lines = partial(_brief_lines, policy, frame.is_quiet())
     view = partial(_view, None if is_json() else lines, None if is_many else 2)
     if output is None:

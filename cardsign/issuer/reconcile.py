@@ -459,7 +459,7 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: ledger.RevocationRea
         if keyset and is_root and history.is_needed(record, keyset, earlier):
             # It would be of no use: the statement that says so is one that it cannot sign.
             message = f"no keyset can be signed without {record.named}, so none can say that it is "
-            hint = f"Replace it: {work.command(RECOVER)}." if keyset.recovery else ""
+            hint = f"Replace it: {work.command(RECOVER)}" if keyset.recovery else ""
             raise StoreFault("keystore.still_needed", f"{message}revoked", hint=hint)
 
     def decide(state: ledger.StoreState) -> list[ledger.Event]:

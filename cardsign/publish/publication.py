@@ -155,6 +155,8 @@ def _untrusted(reason: Finding, card: str, *, has_statements: bool) -> PublishRe
         hint = "Correct the card, or the origins: cardsign keyset draft --origin OLD --origin NEW"
     elif reason.code == "extended.served_as_public":
         hint = "Name the public card as CARD, and this one beside it: --extended AUDIENCE=FILE"
+    elif reason.code == "extended.other_agent":
+        hint = "Give it an endpoint of the public card, and sign it again."
     elif reason.code.startswith("extended."):
         hint = "Sign it for its audience: "
         hint += "cardsign sign CARD --extended AUDIENCE --seq N --expires DATE"
