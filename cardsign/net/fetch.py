@@ -37,7 +37,6 @@ from cardsign.urls import Headers, Origin, Url, parse_url
 USER_AGENT: Final = f"cardsign/{metadata.version('cardsign')}"
 # The only headers that are sent unasked.
 _OF_US: Final = (("Accept", "application/json, application/*+json"), ("User-Agent", USER_AGENT))
-_UNSECRET: Final = frozenset({"Cache-Control", "If-None-Match"})
 TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
 
 _Field: TypeAlias = tuple[bytes | str, bytes | str]
@@ -398,8 +397,7 @@ def fetch_document(
         if exchange.status != 200:
             challenges = values(exchange.headers, "www-authenticate")
             # A peer may repeat a credential that it was sent.
-            has_secret = body is not None or not _UNSECRET.issuperset(dict(headers))
-            location = "" if has_secret else " ".join(values(exchange.headers, "location"))
+            location = "" if headers or body else " ".join(values(exchange.headers, "location"))
             raise OtherStatus(asked, exchange.status, challenges, location)
         check_json_type(exchange.headers, exchange.url)
         return FetchResult(asked, "found", b"".join(exchange.read()), headers=exchange.headers)
@@ -584,8 +582,7 @@ class DocumentFetcher:
             # 404 and 410 say that there is nothing, which no other answer does.
             if isinstance(failure, OtherStatus) and failure.status in (404, 410):
                 return FetchResult(url, "absent", failure=failure), REFRESH_INTERVAL
-            _, may_be_stale = freshness(good.headers, REFRESH_INTERVAL)
-            stale = good.untrusted_body if may_be_stale else b""
+            stale = good.untrusted_body if freshness(good.headers, REFRESH_INTERVAL)[1] else b""
             return FetchResult(url, "failed", stale, failure=failure), RETRY_INTERVAL
         if answer.outcome == "unchanged":  # what was said holds, unless said anew (RFC 9111 4.3.4)
             anew = {"age", *(name for name, _ in answer.headers if name != "etag")}
