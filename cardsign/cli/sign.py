@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -191,16 +192,10 @@ def _sign_card(
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)
     document = frame.read_input(card)
     signers, own_kids = find_signers(keystore, now=now)
-    how = SigningOptions(
-        compat=options["compat"],
-        force=options["force"],
-        known_keys=options["known_keys"] and frame.read_jwks(options["known_keys"]),
-        own_kids=own_kids,
-        drop_foreign=options["drop_foreign"],
-        header=header,
-        extended=marker,
-        file="CARD" if card == frame.STDIO else card,
-    )
+    known_keys = options["known_keys"] and frame.read_jwks(options["known_keys"])
+    how = frame.take(SigningOptions, {**options, "header": header, "known_keys": known_keys})
+    file = "CARD" if card == frame.STDIO else card
+    how = replace(how, own_kids=own_kids, extended=marker, file=file)
     signing = sign_with_notes(document, signers, how)
     frame.write_output(output, signing.document)
     return signers, signing
