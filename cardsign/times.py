@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -62,9 +63,10 @@ def read_stamp(text: str) -> datetime:
     Raises:
         ValueError: It is not spelt like that.
     """
-    if not _FORM.fullmatch(text):
-        raise ValueError("a time is written as 2026-11-25T09:30:00Z")
-    return datetime.fromisoformat(text)
+    with suppress(ValueError):
+        if _FORM.fullmatch(text):
+            return datetime.fromisoformat(text)
+    raise ValueError("a time is written as 2026-11-25T09:30:00Z")
 
 
 def read_span(text: str) -> int | None:

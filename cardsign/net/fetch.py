@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import shlex
 import ssl
 import threading
 import time
@@ -345,10 +344,9 @@ class OtherStatus(FetchFailed):
     ) -> None:
         hint = ""
         if 300 <= status < 400 and status != 304:
-            hint = "Redirects are not followed; give the address at which it lies."
+            hint = "Redirects are not followed; give the address at which it lies"
             with contextlib.suppress(CardRefused, ValueError):
-                target = shlex.quote(str(parse_url(urljoin(url, location or "no URL"))))
-                hint = f"Redirects are not followed. To look there: cardsign inspect {target}"
+                hint += f", perhaps {parse_url(urljoin(url, location or 'no URL'))}"
         elif status in (401, 403):
             hint = "It asks who you are, and no credential is sent here. Ask its operator."
         elif status == 429 or status >= 500:
