@@ -15,7 +15,7 @@ from typing import Final, cast
 from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, Target, field_of, rank
 from cardsign.build.reading import MAX_SOURCE_BYTES, SourceValue, find_files, read_source
 from cardsign.build.sources import KINDS, MCP, ORLOJ, take_server
-from cardsign.card.convert import PROTOCOL_VERSIONS, convert_card
+from cardsign.card.convert import PATCHED, PROTOCOL_VERSIONS, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.schema import CARD_1_0, A2aVersion
 from cardsign.card.strictjson import parse_object
@@ -225,7 +225,7 @@ def _write(draft: Draft, versions: Sequence[A2aVersion]) -> BuiltCard:
     for version in versions:
         card = draft.document()
         spoken = {"protocolBinding": "JSONRPC", "protocolVersion": PROTOCOL_VERSIONS[version]}
-        card["supportedInterfaces"] = [
+        interfaces: list[dict[str, Json]] = [
             {
                 name: interface.get(name) or spoken.get(name, "")
                 for name in _INTERFACE
@@ -233,6 +233,10 @@ def _write(draft: Draft, versions: Sequence[A2aVersion]) -> BuiltCard:
             }
             for interface in _list_interfaces(card)
         ]
+        for interface in interfaces if version == "1.0" else ():
+            if full := PATCHED.fullmatch(str(interface["protocolVersion"])):
+                interface["protocolVersion"] = full[1]
+        card["supportedInterfaces"] = [*interfaces]
         changes = None if version == "1.0" else draft.notes
         try:
             documents[version] = render(convert_card(card, version, changes))

@@ -3,7 +3,7 @@
 Everything goes by way of 1.0. What A2A 1.0 has no place for is kept in an extension of ours; what
 an older form cannot say is left out of it, and noted. Unknown members and signatures are left out
 too: a signature covers the bytes that it was made over, and no others. What the agent speaks does
-not change, so an interface keeps the Major.Minor of its `protocolVersion`.
+not change, so an interface keeps its `protocolVersion`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, Place
 
-#: The `protocolVersion` that a card of each form says.
+#: The `protocolVersion` that a card of each form says, where its interfaces say nothing better.
 PROTOCOL_VERSIONS: Final[Mapping[A2aVersion, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
 #: Members of a card that are converted by name.
 _READ: Final = frozenset(
@@ -42,7 +42,8 @@ _READ: Final = frozenset(
 )
 #: Notes a change, in words, and the place where it was.
 _Change: TypeAlias = Callable[[str, str], None]
-_PATCHED: Final = re.compile(r"\A([0-9]+\.[0-9]+)\.[0-9]+\Z")
+#: A version with a patch number, which an interface of 1.0 does not have (A2A 1.0 3.6).
+PATCHED: Final = re.compile(r"([0-9]+\.[0-9]+)\.[0-9]+")
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode")
 
 
@@ -137,19 +138,11 @@ def _interfaces(document: Mapping[str, Json], change: _Change) -> list[Json]:
             "protocolBinding": interface.binding,
             "protocolVersion": spoken or version,
         }
-        old.setdefault(repr((interface.url, interface.binding)), _without_patch(upgraded))
+        old.setdefault(repr((interface.url, interface.binding)), upgraded)
     if old:
         change("url and interfaces become supportedInterfaces", "/url")
-    listed = [_without_patch(value) for value in elements_of(document.get("supportedInterfaces"))]
+    listed = elements_of(document.get("supportedInterfaces"))
     return [*listed, *(interface for interface in old.values() if interface not in listed)]
-
-
-def _without_patch(interface: Json) -> Json:
-    """Return an interface with the Major.Minor of its version (A2A 1.0 3.6)."""
-    version = members_of(interface).get("protocolVersion")
-    if not isinstance(version, str):
-        return interface
-    return {**members_of(interface), "protocolVersion": _PATCHED.sub(r"\1", version)}
 
 
 def _capabilities(
@@ -325,7 +318,9 @@ def _old_interfaces(card: Mapping[str, Json], to: A2aVersion, change: _Change) -
     if any("tenant" in entry for entry in listed):
         change(f"A2A {to} has no tenants, so they are left out", path)
     first, *others = sorted(listed, key=lambda interface: interface not in speaking)
-    old: dict[str, Json] = {"url": first.get("url"), "protocolVersion": PROTOCOL_VERSIONS[to]}
+    spoken = str(first.get("protocolVersion")) if speaking else ""
+    version = spoken if PATCHED.fullmatch(spoken) else PROTOCOL_VERSIONS[to]
+    old: dict[str, Json] = {"url": first.get("url"), "protocolVersion": version}
     binding = first.get("protocolBinding")
     if binding is not None and (binding != DEFAULT_TRANSPORT or to == "0.3"):
         old["preferredTransport"] = binding

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -117,9 +118,8 @@ def create(audience: str, token_file: Path, expires: str | None, output: Path | 
             create_private(output, f"{token}\n".encode())
     notes = [] if output is None else [f"wrote the token to {output}"]
     if is_new:
-        notes.append(
-            f"made {token_file}, a new file; serve it: cardsign serve DIR --token-file {token_file}"
-        )
+        command = f"cardsign serve DIR --token-file {shlex.quote(str(token_file))}"
+        notes.append(f"made {token_file}, a new file; serve it: {command}")
     else:
         notes.append(f"added its digest to {token_file}; a running server takes it up at once")
     shown = {"token": token} if output is None else {"output": str(output)}

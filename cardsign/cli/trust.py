@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import click
 from cardsign import errors
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
-from cardsign.errors import UsageFault, of_the_user
+from cardsign.errors import CardRefused, UsageFault, of_the_user
 from cardsign.findings import Finding, counted
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
@@ -126,11 +127,13 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
         message = f"{safe(who)!r} is a name: --origin goes with it, and --name with a URL"
         raise UsageFault("usage.conflict", message, hint=hint)
     with of_the_user("--origin"):
-        for text in origins:
-            parse_peer_url(text)
         places = [parse_place(text) for text in origins]
-    # Below a path it is unknown where the card is.
-    cards = [str(url)] if url else [f"{place}/" for place in places if place.prefix == "/"]
+    cards = [str(url)] if url else []
+    for place in places if not url else ():
+        # Below a path it is unknown where the card is; by http:// only this machine is asked.
+        with suppress(CardRefused):
+            if place.prefix == "/":
+                cards.append(str(parse_peer_url(f"{place}/")))
     name = options["name"] or (url.origin.host if url else who)
     members = {"name": name, "origins": origins, "cards": cards, "accept": options["accept"]}
     return url, {member: value for member, value in members.items() if value}

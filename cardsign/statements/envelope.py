@@ -273,6 +273,7 @@ def document(members: Json, form: str, readers: Readers) -> dict[str, Any]:
     """
     if not isinstance(members, dict) or members.get("format") != form:
         raise refused("/format", form, "statement.format")
+    exact_object(members, ("format", *readers), "")
     return record({name: members[name] for name in members if name != "format"}, "", readers)
 
 

@@ -45,7 +45,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     parse_peer_url,
 )
-from cardsign.urls import Origin, Url, parse_origin, parse_place, without_userinfo
+from cardsign.urls import Origin, Url, parse_origin, parse_place, parse_url, without_userinfo
 
 #: The format of the file.
 FORMAT: Final = 1
@@ -111,8 +111,7 @@ def _proxy(text: str) -> Origin:
 
 
 def _card(text: str) -> str:
-    parse_peer_url(text)
-    return text
+    return str(parse_url(text))
 
 
 def _read_key(jwk: dict[str, Any]) -> PublicKey:
