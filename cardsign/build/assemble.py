@@ -225,18 +225,19 @@ def _write(draft: Draft, versions: Sequence[A2aVersion]) -> BuiltCard:
     for version in versions:
         card = draft.document()
         spoken = {"protocolBinding": "JSONRPC", "protocolVersion": PROTOCOL_VERSIONS[version]}
-        interfaces: list[dict[str, Json]] = [
-            {
-                name: interface.get(name) or spoken.get(name, "")
+        interfaces = list[Json]()
+        for stated in _list_interfaces(card):
+            interface: dict[str, Json] = {
+                name: stated.get(name) or spoken.get(name, "")
                 for name in _INTERFACE
-                if name in interface or name in spoken
+                if name in stated or name in spoken
             }
-            for interface in _list_interfaces(card)
-        ]
-        for interface in interfaces if version == "1.0" else ():
-            if full := PATCHED.fullmatch(str(interface["protocolVersion"])):
-                interface["protocolVersion"] = full[1]
-        card["supportedInterfaces"] = [*interfaces]
+            patched = PATCHED.fullmatch(str(interface["protocolVersion"]))
+            if patched and version == "1.0":
+                interface["protocolVersion"] = patched[1]
+            if interface not in interfaces:
+                interfaces.append(interface)
+        card["supportedInterfaces"] = interfaces
         changes = None if version == "1.0" else draft.notes
         try:
             documents[version] = render(convert_card(card, version, changes))

@@ -90,7 +90,9 @@ def read_end(text: str, now: datetime) -> datetime:
         end = now + timedelta(seconds=span) if span else datetime.fromisoformat(text)
         if not span and len(text) <= len("YYYY-MM-DD"):
             end += timedelta(days=1)
-    except (ValueError, OverflowError) as exc:
+    except OverflowError as exc:
+        raise UsageFault("usage.invalid", f"expires {text!r} is too far ahead") from exc
+    except ValueError as exc:
         raise UsageFault("usage.invalid", f"expires takes {END_FORMS}, not {text!r}") from exc
     end = end if end.tzinfo else end.replace(tzinfo=UTC)
     if end <= now:
