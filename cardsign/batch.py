@@ -93,7 +93,7 @@ def _cards_below(folder: str) -> Iterator[str]:
 
 
 def _is_statement(path: str) -> bool:
-    """Return whether a file is a statement; of one without such a name it is not asked."""
+    """Return whether a file is a statement; only one whose path suggests it is read."""
     if any(word in path for word in ("statement", "keyset", "release")):
         with suppress(InputRefused, LocalFault):
             sort_statement(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES, is_found=True))
@@ -103,7 +103,7 @@ def _is_statement(path: str) -> bool:
 
 # The verdict on one of them.
 
-#: The bytes of a card; the fault that kept them from being read; None: a URL, to be asked.
+#: The bytes of a card, the fault that kept them from being read, or None for a URL.
 Data: TypeAlias = bytes | LocalFault | None
 
 
@@ -135,7 +135,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """By what the cards of one command are judged.
+    """What the cards of one command are judged by.
 
     Attributes:
         verifier: The policy, and how peers are reached.
@@ -240,7 +240,7 @@ def verify_many(
             for task in tasks:
                 yield from task.result()
         finally:
-            for task in tasks:  # of a reader who has left, or whose run has ended
+            for task in tasks:  # the reader has left, or the run has failed
                 task.cancel()
 
 

@@ -75,8 +75,8 @@ class _Fact(NamedTuple):
         label: What it is called.
         path: Where it is.
         value: What it says.
-        compare: Lists what changed from one value to another, if more can be told than that
-            something did.
+        compare: Lists what changed from one value to another; None where only the fact of a
+            change can be told.
     """
 
     effects: _Effects
@@ -539,7 +539,7 @@ def _compare_ways(was: _Ways, now: _Ways, path: str) -> Iterator[Change]:
     A way in stays if some new one requires no further scheme or scope. A change within a scheme is
     reported as a change of the scheme.
     """
-    # Most ways stay as they are; only the others are held against each way of the new card.
+    # Most ways stay as they are; only the others are compared with each way of the new one.
     others = [way for way in was if way not in now]
     if len(others) * len(now) > MAX_PAIRS_OF_WAYS:
         yield "unclear", path, "there are too many requirements to compare them all"

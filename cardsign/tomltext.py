@@ -43,7 +43,7 @@ def find_lines(text: str) -> dict[Location, int]:
     lines: dict[Location, int] = {(): 1}
     counts: dict[Location, int] = {}  # the index of the last table of each array of tables
     table: Location = ()
-    depth, number, start = 0, 1, 0  # of open brackets; of the line, and where it begins
+    depth, number, start = 0, 1, 0  # open brackets; the line's number, and where it begins
     for match in _MARK.finditer(text):
         mark, end = match[0], match.end()
         if depth == 0 and mark == "[" and not text[start : end - 1].strip():
@@ -85,7 +85,7 @@ _NO_KEY: Final = re.compile(
 )
 
 
-#: Besides, what begins or ends a key, a value or a line.
+#: A comment or a string, or what begins or ends a key, a value or a line.
 _MARK: Final = re.compile(rf"{_NO_KEY.pattern}|[\[\]{{}}=\n]", re.DOTALL)
 
 

@@ -112,7 +112,7 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
 
 
 def _has_file(folder: Path, kind: Kind) -> bool:
-    """Return whether a folder has a file of a kind, and not one of that name of another tool."""
+    """Return whether a folder has a file of this kind, not another tool's of the same name."""
     files = find_files(folder, kind.folder)
     contents = (read_bytes(file, max_bytes=MAX_SOURCE_BYTES, is_cut=True) for file in files)
     return any(kind.mark in content for content in contents)

@@ -24,13 +24,13 @@ from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 if TYPE_CHECKING:
     from cardsign.net.guarded import McpTransport
 
-#: What takes a note for the user, if anything does.
+#: Shows a note to the user; None where nobody is there to read one.
 Say: TypeAlias = Callable[[str], object] | None
 
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 5000
 SECONDS: Final = 60.0  # for a server in all, the installation of a program by npx or uvx included
-#: After so many a note says what it may be.
+#: A program that is silent for longer gets a note that says why it may be.
 SILENT_SECONDS: Final = 8.0
 SAVE_IT: Final = (
     "Serve POST /mcp for --ask-mcp; or save its answer to tools/list and build from it."
@@ -99,7 +99,7 @@ def _list_tools(
         with ThreadPoolExecutor(1) as thread:
             asking = thread.submit(asyncio.run, _ask_for_tools(server))
             if say and wait([asking], SILENT_SECONDS).not_done:
-                say(f"no answer yet: does it frame its messages by Content-Length? ({place.file})")
+                say(f"no answer yet: does it frame messages with Content-Length? ({place.file})")
             answer = asking.result()
     except Exception as exc:  # noqa: BLE001  the boundary: the client raises groups of anything
         if guard is not None and guard.failure is not None:

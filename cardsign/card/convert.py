@@ -312,7 +312,7 @@ def _old_interfaces(card: Mapping[str, Json], to: A2aVersion, change: _Change) -
     path = "/supportedInterfaces"
     speaking = [entry for entry in listed if str(entry.get("protocolVersion")).startswith(to)]
     if not speaking:
-        change(f"no interface speaks A2A {to}, and the card now says so of all of them", path)
+        change(f"no interface speaks A2A {to}, but the card now says that all of them do", path)
     elif len({str(entry.get("protocolVersion")) for entry in listed}) > 1:
         change(f"A2A {to} has one version for all interfaces, that of the first", path)
     if any("tenant" in entry for entry in listed):

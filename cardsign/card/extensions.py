@@ -40,7 +40,7 @@ EXTENDED_URI: Final = f"urn:uuid:{_UUID}"
 AUDIENCE: Final = re.compile(r"[a-z0-9-]{1,64}")
 MAX_SEQ: Final = MAX_INTEGER
 #: How people write when a card or a token ends.
-END_FORMS: Final = "YYYY-MM-DD (with that day), an ISO time (in UTC), or days from now, such as 90d"
+END_FORMS: Final = "YYYY-MM-DD (inclusive), an ISO time (in UTC), or days from now, such as 90d"
 
 #: What announces an extended card in A2A 0.3, and in cards of no version.
 EXTENDED_FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
@@ -76,14 +76,14 @@ class ExtendedMarker:
 
 
 def read_end(text: str, now: datetime) -> datetime:
-    """Return when a card or a token ends that is made now, aware.
+    """Return when a card or a token that is made now ends, as an aware time.
 
     Args:
         text: As :data:`END_FORMS` says; a time may name another offset than UTC.
         now: The time, aware.
 
     Raises:
-        UsageFault: ``usage.invalid``: it is none of these, or past.
+        UsageFault: ``usage.invalid``: it is none of these, or in the past.
     """
     span = read_span(text) if text.endswith("d") else None  # less than a day, cron may miss
     try:
@@ -96,7 +96,7 @@ def read_end(text: str, now: datetime) -> datetime:
         raise UsageFault("usage.invalid", f"expires takes {END_FORMS}, not {text!r}") from exc
     end = end if end.tzinfo else end.replace(tzinfo=UTC)
     if end <= now:
-        raise UsageFault("usage.invalid", f"expires {text!r} is past")
+        raise UsageFault("usage.invalid", f"expires {text!r} is in the past")
     return end
 
 

@@ -176,7 +176,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     "--layer",
     multiple=True,
     type=click.Choice(list(LAYERS)),
-    help="Of a contract's rules: 1 JSON Schema, 2 members, 3 schemas and names, 4 A2A.",
+    help="Only these layers of a contract: 1 JSON Schema, 2 members, 3 schemas and names, 4 A2A.",
 )
 @click.option("--ignore", metavar="RULE", multiple=True, help="Leave out a rule or group.")
 @click.option(
@@ -280,9 +280,9 @@ def contract_check(
 def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: bool) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
-    Each is a file, a URL, or '-' for stdin. Nothing is verified, and signatures are not compared;
-    with --live they are, and the bytes, unless only NEW is signed. With --tools the skills'
-    schemas are compared with those of the tools.
+    Each is a file, a URL, or '-' for stdin. Nothing is verified, and signatures are not compared.
+    --live compares the signatures and the bytes too, unless only NEW is signed. --tools compares
+    the skills' schemas with those of the tools.
 
     Exit status 0: the version is enough; with --live or --tools: nothing differs. 1: a higher
     version is needed; something differs. 3: the version is enough unless a change that cannot be
@@ -325,7 +325,7 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
     of SDKs are predicted. There is no verdict: for that, use verify.
 
     Exit status 1: the card cannot be read, a signature is malformed or fits nothing, or the
-    service has an error (not looked at with --html).
+    service has an error (--html does not look for one).
     """
     from cardsign.inspect import fetch_with_keys, inspect_card, inspect_url
 
@@ -375,8 +375,8 @@ def conformance(folder: Path, verifier: str | None) -> int:
     """Try attacks and honest cards on a verifier, and say what it gets wrong.
 
     DIR is the folder `tests` of a checkout of cardsign. CMD exits with 0 if it trusts the card, and
-    with 1 or 3 if it does not; it is run without a shell. Cases that need statements, a memory or
-    a network are left out, and counted; --json names them.
+    with 1 or 3 if it does not; it is run without a shell. Cases that need statements, state
+    from an earlier run or a network are left out, and counted; --json names them.
 
     Exit status: 0 all cases are right, 1 some are wrong.
     """

@@ -39,7 +39,7 @@ alg_option: Final = click.option(
     "--alg",
     type=click.Choice(("ES256", "RS256", "EdDSA")),
     default="ES256",
-    help="RS256: for verifiers that know nothing else; EdDSA: for cards, few SDKs verify it.",
+    help="RS256: for verifiers that know nothing else; EdDSA: for cards only; few SDKs verify it.",
 )
 public_option: Final = click.option(
     "--public", metavar="FILE", help="The public key of the signer: a JWK or PEM ('-' for stdin)."
@@ -87,7 +87,7 @@ root_keystore_option: Final = click.option(
     "--root-keystore",
     type=read_place,
     metavar="DIR",
-    help="Where root keys lie apart, such as on a USB stick; they sign the next keyset too.",
+    help="A separate key store of root keys, such as a USB stick; they sign the next keyset too.",
 )
 
 

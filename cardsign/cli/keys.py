@@ -225,7 +225,7 @@ def rotate(
     again, listed and published. The command may be stopped anywhere, and run at any time on any
     number of hosts; each step is taken once.
 
-    A draft in next-keyset.json is left as it is while it is still right.
+    A draft in next-keyset.json that is still right is not changed.
 
     Exit status 1: something is left for a person. The output says for whom, what, and until
     when.

@@ -118,7 +118,7 @@ def find_signers(
     "--extended",
     "audience",
     metavar="AUDIENCE",
-    help="Mark it as the extended card for this audience, a random id; with --seq, --expires.",
+    help="Mark it as the extended card for this audience, a random id; needs --seq and --expires.",
 )
 @click.option(
     "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for."

@@ -158,14 +158,14 @@ def sign(
     lines = signing_lines(signed, previous)
     notes = [f"signed by {line}" for line in lines]
     if previous is None and signed.number > (1, 1):
-        notes.append("  this key store keeps no earlier keyset, whose roots sign too: send it back")
+        notes.append("  the keyset before it is not here; its roots must sign too: send it back")
         notes.append(f"  once all have signed, keep it: {work.command(f'keyset publish {draft}')}")
     elif not any(signing.missing for signing in quorum_signatures(signed, previous)):
         command = work.command(f"keyset publish {draft}")
         if not any(key.rotates for key in work.store.state.keys):
             # Signers of the next statement are shown what it changes in this one.
             keysets.accept_keyset(work, signed, name=draft)
-            command = f"cardsign keyset publish {draft}, where the release key is: send it there"
+            command = f"send it to where the release key is; there: cardsign keyset publish {draft}"
         notes.append(f"  next: {command}")
     show(Answer({"digest": signed.digest, "signed_by": lines}, notes=notes))
 
@@ -273,7 +273,7 @@ def publish(file: str, publication: Path | None, keystore: KeystoreOptions) -> i
 def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
     """Show the newest statement or a draft, and who has signed it.
 
-    A draft can be shown where there is no key store too.
+    Showing a draft needs no key store.
     """
     statement = releases.needed_keyset(keystore.open()) if file is None else read_statement(file)
     store = keystore.open_if_any()

@@ -83,8 +83,8 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Verify each CARD (a file, '-' for stdin), folder or URL, and say why or why not.
 
     Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
-    path it means /.well-known/agent-card.json, or else the legacy path. Of a folder each *.json
-    below it is verified, but for statements.
+    path it means /.well-known/agent-card.json, or else the legacy path. In a folder, every *.json
+    at any depth is verified, except statements.
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
     cards, the first of 2, 1, 3, 0 that occurs counts; --json then prints JSON Lines.
@@ -151,7 +151,7 @@ def _view(lines: Lines | None, indent: int | None, outcome: Outcome) -> View:
 
 
 def _brief_lines(policy: str, is_quiet: bool, name: str, report: Report) -> Iterator[str]:
-    """Yield a verdict among many, of which a line is enough for a trusted card."""
+    """Yield the lines of a verdict among many: one line where the card is trusted."""
     if report.verdict != "trusted":
         yield from verdict_lines(name, report, policy)
     elif not is_quiet:
@@ -208,7 +208,7 @@ def peers() -> None:
 def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
     """Show what is known about issuers, without any request.
 
-    Of all issuers, or those with NAME, it shows the newest statements that trust.lock and this
+    For all issuers, or those named, it shows the newest statements that trust.lock and this
     user's cache lead to, and when they expire.
 
     Exit status: 0 no required peer needs action; 1 something needs action now; 2 a fault

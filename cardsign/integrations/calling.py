@@ -51,7 +51,7 @@ METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
 
 _PREFIX: Final = "TASK_STATE_"
 _FINAL: Final = ("COMPLETED", "FAILED", "REJECTED", "CANCELED")  # A2A 1.0 4.1.3
-# What the SDK raises. It converts what a peer sends without looking, hence Python's own.
+# What the SDK raises. It converts what a peer sends unchecked, hence Python's own errors.
 _OF_THE_SDK: Final = (
     *(errors.A2AError, httpx.HTTPError, ProtobufError, StopAsyncIteration),
     *(ValueError, TypeError, LookupError, AttributeError, RecursionError),
@@ -206,7 +206,7 @@ class Call:
         answer = await self._ask(ask)
         if answer.id != task:
             raise CallFailed(
-                "call.error", "the agent answered about another task than it was asked"
+                "call.error", "the agent answered about a task other than the one asked about"
             )
         return self._masked(_reply(answer))
 

@@ -213,7 +213,7 @@ def _marker(
     """Return what makes a card that of an audience: the marker that it has, while that will do.
 
     A card that renews itself has the time of a new one whenever it has to be signed anyway, so that
-    its holder is wanted with the roots, who renew a keyset at two thirds of its time.
+    its holder is needed with the roots, who renew a keyset at two thirds of its time.
     """
     if card.audience is None or card.expires is None:
         return None
@@ -227,7 +227,7 @@ def _marker(
 
 
 def _lifetime(card: ProjectCard) -> timedelta | None:
-    """Return the time that a card has from its signing, such as ``90d``, if that is how it ends."""
+    """Return how long a card lasts from its signing, such as ``90d``; None if it ends on a date."""
     seconds = read_span(card.expires or "")
     return timedelta(seconds=seconds) if seconds else None
 

@@ -79,7 +79,7 @@ def differences(old: KeysetStatement | None, new: KeysetStatement) -> Iterator[s
     """
     message = f"keyset {new.label} of {new.issuer}"
     if old is None:
-        yield f"+ {message}: nothing is held here to compare it with"
+        yield f"+ {message}: there is no earlier keyset here to compare it with"
     elif new.epoch != old.epoch:
         yield f"~ {message} opens a new epoch and ends everything after {old.label}"
     else:
@@ -126,8 +126,8 @@ def following(
     Its keys are listed, also those that wait for that; retired ones no longer, revoked ones as
     revoked, whether they are online keys or roots. So is a stolen release key, whether or not it
     can still be opened to sign its last release. Keys that the store does not hold stay as they
-    are. A key that was not listed counts from `now` on; one that ends before a statement of
-    this `lifetime` would is prolonged.
+    are. A key that was not listed counts from `now` on; one that would end before a statement
+    of this `lifetime` is prolonged.
     """
     ours = {record.thumbprint for record in state.keys}
     revoked = statement.revoked.union(
@@ -155,7 +155,7 @@ def draft_next(
     now: datetime,
     lifetime: timedelta = KEYSET_LIFETIME,
 ) -> KeysetStatement:
-    """Draft the statement after `previous`, which says what `content` does; unsigned.
+    """Draft, unsigned, the statement after `previous` that says what `content` does.
 
     It is the first of the epoch of `content`, or the next version of that of `previous`.
 
@@ -376,7 +376,7 @@ def draft_keyset(
 
 
 def _own_root(state: StoreState) -> Quorum:
-    """Return the root of a first statement: every root key of a store, one of them is enough."""
+    """Return the root of a first statement: every root key of a store, any one suffices."""
     roots = state.active_keys("root")
     return Quorum(1, tuple(RootKey(key.public, key.holder or _OWNER) for key in roots))
 

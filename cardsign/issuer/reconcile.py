@@ -92,7 +92,7 @@ def _find_obstacles(work: Work) -> tuple[list[Gap], bool]:
     except (UsageFault, errors.ServeFault, errors.FileFault) as fault:
         move = f"mv {shlex.quote(str(work.config.publish))} ELSEWHERE && {work.again}"
         message = "find out who wrote what is published: if another key store of yours did, go on "
-        message += "with that (--keystore DIR, or CARDSIGN_KEYSTORE); if nobody did, move it away"
+        message += "with that (--keystore DIR, or CARDSIGN_KEYSTORE); if none did, move it away"
         return [Gap(f"{message}: {fault.message}", command=move)], True
     except errors.PublishRefused as fault:
         message = f"go on with the key store that has published: {fault.message}"

@@ -261,7 +261,7 @@ def list_named(work: Work, cards: Iterable[tuple[str | None, bytes]]) -> list[tu
             raise errors.place_below(refusal, place, PublishRefused) from refusal
         interfaces = current_interfaces(Card.from_bytes(card).document)
         if url in [interface.url for interface in interfaces]:
-            message = f"{url} is where the agent answers, and not where its card lies"
+            message = f"{url} is where the agent answers, not where its card is"
             hint = f"For the issuer's {CARD_PATH} leave the URL out: --card FILE"
             raise UsageFault("usage.invalid", message, hint=hint)
         with of_the_user(place):

@@ -210,7 +210,7 @@ def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
     if any(key.public.thumbprint not in ours for key in (keyset.keys if keyset else ())):
         return False
     revoked = [key for key in online if key.state == "revoked"]
-    # Of two at the same time the one that goes on counts.
+    # Of two revoked at the same time, one whose reason is not "ceased" counts.
     revoked.sort(key=lambda key: (key.times.revoked, key.revoked_because != "ceased"))
     reasons = {key.role: key.revoked_because for key in revoked}
     return all(key.state in ENDED for key in online) and {*reasons.values()} == {"ceased"}

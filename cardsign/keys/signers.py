@@ -292,7 +292,7 @@ class RemoteKey(ABC):
 
     @contextmanager
     def connected(self) -> Iterator[Any]:
-        """Yield what the key is asked through, and convert what its library raises.
+        """Yield the client of the key's service, and convert what its library raises.
 
         Raises:
             SignerFault: ``usage.not_installed``, ``signer.uri``, ``config.not_allowed``,

@@ -97,7 +97,7 @@ def local_user() -> StoreUser:
     """Return the account on this machine, and where it remembers what it saw of logs."""
     try:
         account = getpass.getuser()
-    except (KeyError, OSError):  # a container's user has often no name
+    except (KeyError, OSError):  # a container's user often has no name
         account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
     folder = files.user_folder("STATE")
     seen = folder / "keystores" if folder else Path(os.devnull)
@@ -511,7 +511,7 @@ def open_store(
 
 
 def missing_store(place: str, *, is_begun: bool = False) -> StoreFault:
-    """Return ``keystore.missing``, which advises to look elsewhere first if one `is_begun`."""
+    """Return ``keystore.missing``; if a store `is_begun`, it first says where else to look."""
     hint = f"{_ELSEWHERE}. If there never was one: cardsign keys generate. " if is_begun else ""
     hint += "To work without one: --key URI; publish also takes --jwks FILE." if is_begun else ""
     return StoreFault("keystore.missing", "there is no key store here", path=place, hint=hint)

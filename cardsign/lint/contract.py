@@ -100,9 +100,10 @@ def skills(subject: LintedCard) -> Iterator[Breach]:
 
 
 def schemas(subject: LintedCard) -> Iterator[Breach]:
-    """Yield schemas that the meta-schema refuses or that take anything, fields at every depth that
-    have no type or take anything, what lacks a description or has one without content, and that
-    field names mix snake_case and camelCase.
+    """Yield the faults of a card's schemas and of the fields in them, at every depth.
+
+    A schema is refused by the meta-schema, or takes anything; a field has no type, or takes
+    anything; a description is missing, or says nothing; names mix snake_case and camelCase.
 
     Patterns come from a stranger and are never compiled.
     """

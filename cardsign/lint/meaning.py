@@ -122,7 +122,7 @@ def protocol_version(subject: LintedCard) -> Iterator[Breach]:
     if not isinstance(version, str):
         return
     if not _ANY_VERSION.fullmatch(version):
-        yield "meaning.protocol-version", place, f"{version[:40]!r} is no version"
+        yield "meaning.protocol-version", place, f"{version[:40]!r} is not a version"
     elif version.startswith("1.") and subject.a2a_version == "0.3":
         message = f"{version} is claimed in a card that is written as 0.3"
         yield "meaning.protocol-version", place, message

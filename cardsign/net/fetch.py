@@ -344,7 +344,7 @@ class OtherStatus(FetchFailed):
     ) -> None:
         hint = ""
         if 300 <= status < 400 and status != 304:
-            hint = "Redirects are not followed; give the address at which it lies"
+            hint = "Redirects are not followed; give the final address"
             with contextlib.suppress(CardRefused, ValueError):
                 hint += f", perhaps {parse_url(urljoin(url, location or 'no URL'))}"
         elif status in (401, 403):

@@ -129,7 +129,7 @@ def _check_legacy(older: Mapping[str, Json], public: Mapping[str, Json]) -> None
 def _check_trusted(
     cards: Mapping[str, bytes], verifier: Verifier, evidence: SuppliedStatements = NO_STATEMENTS
 ) -> None:
-    """Check that a verifier who knows one issuer trusts the cards, by their files."""
+    """Check that a verifier that knows one issuer trusts each card; `cards` is by file name."""
     (issuer,), has_statements = verifier.policy.issuers, evidence is not NO_STATEMENTS
     public = verifier.judge(cards[CARD_FILE], Subject(issuer.name), evidence)
     for file, data in cards.items():
@@ -364,7 +364,7 @@ def publish_generation(
         documents: What is published.
         directory: Made if absent. A damaged generation in it counts as different.
         now: Aware UTC; recorded as the time of publication. No marker may have expired then.
-        drops_others: Publish no longer the extended cards that are not named here.
+        drops_others: Stop publishing the extended cards that are not named here.
         writes: False to compare alone: what would be published is returned.
 
     Returns:
@@ -399,7 +399,7 @@ def publish_generation(
 
 
 def _refuse_to_drop(newest: Generation, documents: Documents) -> None:
-    """Refuse to publish an extended card no longer, while the public card declares one."""
+    """Refuse to drop a published extended card while the public card declares one."""
     missing = [audience for audience in newest.extended if audience not in documents.extended]
     if missing and declares_extended_card(Card.from_bytes(documents.card).document):
         message = f"the extended card of audience {missing[0]} is published, and is not named now"

@@ -248,8 +248,8 @@ class ExtendedCards:
             if marker is None:
                 message = f"the extended card of audience {audience} does not say until when it is"
                 raise ServeFault("serve.corrupt_generation", message)
-            # No Last-Modified: all audiences have the same, and who asked by it alone would be told
-            # that the card of another is still the one.
+            # No Last-Modified: all audiences share one, so a caller who sends only that would be
+            # told that the card of another audience is unchanged.
             headers = ("Content-Type", "application/a2a+json"), ("ETag", etag_of(body))
             self._cards[audience] = Document(body, (*headers, *PRIVATE, NO_SNIFF)), marker.exp
         #: Whether there is any, also one that has expired.

@@ -167,7 +167,7 @@ def answer_rpc(extended: ExtendedCards) -> Response:
     try:
         audience = extended.authenticate(request)
     except a2a.A2AError:
-        extended.check_offer(request)  # which may be said to anybody, and says more
+        extended.check_offer(request)  # anybody may be told that, and it explains more
         raise
     call = a2a.parse_call(read_body())
     if "id" not in call:  # which must not be answered

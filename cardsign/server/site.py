@@ -294,7 +294,7 @@ class Publications:
                 agents[name] = agent
         if agents != self._newest.agents:
             moment = self._stamp[1] / 1e9 + EXCHANGE_SECONDS if self._stamp else 0.0
-            # At once where the disk's clock errs.
+            # At once if the stamp is in the future: the disk's clock is wrong.
             self._moment = moment if moment <= time.time() + EXCHANGE_SECONDS else 0.0
             self._newest = Site(agents, self._choose_root(agents))
         problems[""] += self._newest.find_conflicts()

@@ -210,7 +210,7 @@ def _read_case(
     step = members["steps"][0]
     is_known = members.get("memory", "none") not in ("none", "fresh")
     if len(members["steps"]) > 1 or is_known or "lock" in members:
-        return ConformanceCase(name, need="a memory")
+        return ConformanceCase(name, need="state from an earlier run")
     if step.keys() - _PLAIN_STEP:
         return ConformanceCase(name, need="statements, or a second card")
     plain = _read_plain_policy(describe_bytes(files, files[members["policy"]]))

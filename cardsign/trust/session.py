@@ -111,7 +111,7 @@ class Session:
         policy: Whose ceilings hold.
         issuer: What it says of the issuer.
         locked: What the lock says of it.
-        lock: The lock that is said to be older once more was verified than it records; or None.
+        lock: The lock to name once newer statements were verified than it records; or None.
         keyset: The newest keyset statement so far.
         release: The newest release statement so far.
         jwks: The newest key set of a `jwks` anchor so far.

@@ -203,7 +203,7 @@ def _reasons(
     if trust is None:
         ordered = (best, *signatures) if best is not None else ()
         reasons = (reason for report in ordered for reason in report.reasons)
-        yield from (reason for reason in reasons if reason.code != "key.unknown")  # all keys are
+        yield from (reason for reason in reasons if reason.code != "key.unknown")  # every key is
         return
     if best is not None:
         yield from _signed_reasons(payloads, signatures, best, trust)
