@@ -225,7 +225,7 @@ def _write(draft: Draft, versions: Sequence[A2aVersion]) -> BuiltCard:
     for version in versions:
         card = draft.document()
         spoken = {"protocolBinding": "JSONRPC", "protocolVersion": PROTOCOL_VERSIONS[version]}
-        interfaces = list[Json]()
+        interfaces: dict[str, Json] = {}
         for stated in _list_interfaces(card):
             interface: dict[str, Json] = {
                 name: stated.get(name) or spoken.get(name, "")
@@ -235,9 +235,8 @@ def _write(draft: Draft, versions: Sequence[A2aVersion]) -> BuiltCard:
             patched = PATCHED.fullmatch(str(interface["protocolVersion"]))
             if patched and version == "1.0":
                 interface["protocolVersion"] = patched[1]
-            if interface not in interfaces:
-                interfaces.append(interface)
-        card["supportedInterfaces"] = interfaces
+            interfaces.setdefault(repr(interface), interface)
+        card["supportedInterfaces"] = [*interfaces.values()]
         changes = None if version == "1.0" else draft.notes
         try:
             documents[version] = render(convert_card(card, version, changes))

@@ -48,7 +48,7 @@ _MAX_MEMBERS: Final = 1000
     "--output",
     metavar="CARD",
     required=True,
-    callback=lambda _context, _option, output: frame.refuse_two_documents(output),
+    callback=lambda _context, _option, output: frame.check_output(output),
     help="The card; '-' for stdout.",
 )
 @click.option(

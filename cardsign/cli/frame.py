@@ -54,9 +54,15 @@ _INVISIBLE: Final = (
 )
 _RUNNER_COMMAND: Final = r"##(?=[A-Za-z\[])"
 _SURROGATE: Final = "[\ud800-\udfff]"
-# Where a file or an option belongs, somebody may have given the text of a private key.
+# Where a file or an option belongs, somebody may have given the text of a private key, as PEM, in
+# base64 or not, or as a JWK.
 _PRIVATE_KEY: Final = (
     r"""(?s)`?-----BEGIN (?!ENCRYPTED)[A-Z ]*PRIVATE.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
+    r"""|LS0tLS1CRUdJTi[A-Za-z0-9+/=\n]*"""
+)
+#: What only a file with a private key holds: PEM, a JWK of each kind, and an envelope of ours.
+_KEY_FILE: Final = (
+    rb'''PRIVATE KEY-----|"kty"[^{}]{0,4000}"d"\s*:|"d"\s*:[^{}]{0,4000}"kty"|"ciphertext"'''
 )
 
 
@@ -252,7 +258,7 @@ def members(value: object, names: str) -> dict[str, Any]:
 
 def hide_secrets(text: str) -> str:
     """Return the text without passwords of URLs, and without private keys in the clear."""
-    if "-----BEGIN" in text or "kty" in text:
+    if "-----BEGIN" in text or "kty" in text or "LS0tLS1CRUdJTi" in text:
         text = re.sub(_PRIVATE_KEY, "(not shown: it may be a key)", text)
     if "@" in text and ":/" in text:  # most texts hold none, and need no reader of URLs
         from cardsign.urls import without_passwords
@@ -540,11 +546,18 @@ def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool 
         write_atomic(Path(name), data, plain=plain)
 
 
-def refuse_two_documents(output: str | None) -> str | None:
-    """Refuse to write a document of the command and its result both to standard output."""
+def check_output(output: str | None) -> str | None:
+    """Refuse standard output for a document and a result both, and a file with a private key."""
     if output == STDIO and asked_form() != "text":
         why = "the file and the report would both be written to standard output"
         raise UsageFault("usage.conflict", why, hint="Write the file elsewhere: -o FILE.")
+    if output is not None and Path(output).is_file():
+        from cardsign.files import read_bytes
+
+        if re.search(_KEY_FILE, read_bytes(Path(output), max_bytes=2**14, is_cut=True)):
+            hint = "Write elsewhere: -o FILE. Or delete this file yourself."
+            message = "this file holds a private key, which would be lost"
+            raise UsageFault("file.exists", message, path=output, hint=hint)
     return output
 
 
@@ -555,7 +568,7 @@ output_option: Final = partial(
     "--output",
     metavar="FILE",
     default=STDIO,
-    callback=lambda _context, _option, output: refuse_two_documents(output),
+    callback=lambda _context, _option, output: check_output(output),
     help="'-' for stdout.",
 )
 

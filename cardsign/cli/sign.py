@@ -186,7 +186,7 @@ def _sign_card(
     card: str, output: str, options: Mapping[str, Any], keystore: KeystoreOptions
 ) -> tuple[Sequence[Signer], SignedCard]:
     """Sign one card and write it."""
-    frame.refuse_two_documents(output)
+    frame.check_output(output)
     now = moment()
     header = frame.read_pairs("--header", "NAME=VALUE", options["header"])
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)

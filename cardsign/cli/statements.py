@@ -141,7 +141,7 @@ def sign(
     and asks for the digest. Get the digest from the author of the draft, over another channel than
     the draft. A key store with root keys alone keeps the statement once enough have signed it.
     """
-    frame.refuse_two_documents(draft)
+    frame.check_output(draft)
     work = keystore.work(NO_CONFIG)
     drafted, previous = read_statement(draft), kept_keyset(work.store)
     keysets.review_keyset(work, drafted, name=draft)
