@@ -513,7 +513,7 @@ def _compare(*cards: Card) -> Iterator[Change]:
     for name in sorted(_COMPARED - seen):
         values = [_normalize(name, card.get(name)) for card in (old, new)]
         if not (is_same(*values) or (was != now and any(values))):
-            yield "unclear", f"/{name}", f"`{name}` changed in a way that is read in several ways"
+            yield "unclear", f"/{name}", f"`{name}` changed in a way that has several readings"
 
 
 def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
@@ -734,7 +734,7 @@ def _compare_members(
     )
     there = append(path, "properties")
     if was.keys() != now.keys() and "patternProperties" in {**old, **new}:
-        yield "unclear", there, "which members `patternProperties` speaks of changed"
+        yield "unclear", there, "the members that `patternProperties` covers changed"
     rest = old.get("additionalProperties")
     for name in dict.fromkeys((*was, *now)):
         place = append(there, name)

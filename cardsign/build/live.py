@@ -109,7 +109,7 @@ def _list_tools(
             cause = cause.exceptions[0]
         problem = cut(str(cause).partition("\n")[0]) or type(cause).__name__
         if isinstance(cause, TimeoutError):
-            problem = f"no answer in {SECONDS:.0f} s, as of one that frames by Content-Length"
+            problem = f"no answer in {SECONDS:.0f} s, as if it framed messages with Content-Length"
         message = f"the server gave no list of tools: {problem}"
         raise place.refuse("build.unsupported", message, hint=SAVE_IT) from None
     data = json.dumps(answer).encode()

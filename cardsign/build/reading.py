@@ -159,7 +159,7 @@ def read_source(path: Path) -> list[SourceValue]:
         return [read_json(data, file)]
     reader = _READERS.get(suffix)
     if reader is None:
-        message = f"{path.name!r} ends in none of .json, {', '.join(_READERS)}"
+        message = f"{path.name!r} has none of the endings .json, {', '.join(_READERS)}"
         raise SourceValue(file).refuse("build.unknown_source", message)
     try:
         return reader(data.decode().removeprefix("\ufeff"), file)

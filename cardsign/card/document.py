@@ -97,7 +97,7 @@ def check_is_agent_card(payload: Mapping[str, Json]) -> None:
 def check_is_no_key_set(payload: Mapping[str, Json]) -> None:
     """Refuse (``card.not_agent_card``) a JWK Set, which people name in place of a card."""
     if isinstance(payload.get("keys"), list):
-        raise CardRefused("card.not_agent_card", "this is a key set (a JWK Set) and no card")
+        raise CardRefused("card.not_agent_card", "this is a key set (a JWK Set), not a card")
 
 
 def unsigned(document: Mapping[str, Json]) -> dict[str, Json]:

@@ -141,7 +141,7 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
 def _find_problem(declared: Json, scheme: Mapping[str, Json]) -> str | None:
     """Return why a scheme cannot be read in one way, or None where it can."""
     if not isinstance(declared, dict):
-        return f"expected a security scheme, an object, and found {kind_of(declared)}"
+        return f"expected a security scheme, an object, found {kind_of(declared)}"
     stated = [name for name, wrapper in WRAPPERS.items() if scheme.get(wrapper) is not None]
     types = {*stated, *(() if scheme.get("type") is None else (str(scheme["type"]),))}
     if len(types) > 1:
@@ -179,7 +179,7 @@ def requirements_of(
             for index, element in enumerate(listed):
                 yield _read_requirement(element, member, declared, (*place, str(index)))
         elif listed is not None:
-            problem = f"expected a list of requirements, and found {kind_of(listed)}"
+            problem = f"expected a list of requirements, found {kind_of(listed)}"
             yield Requirement(place, listed, problem=problem)
 
 
@@ -189,7 +189,7 @@ def _read_requirement(
     """Read one alternative; without `declared`, whatever schemes it names."""
     unread = partial(Requirement, place, value, {})
     if not isinstance(value, dict):
-        return unread(f"expected a requirement, an object, and found {kind_of(value)}")
+        return unread(f"expected a requirement, an object, found {kind_of(value)}")
     is_wrapped = is_wrapped_requirement(value, member)
     named = respelled(value, _REQUIREMENT).get("schemes", value) if is_wrapped else value
     if is_wrapped and (not isinstance(named, dict) or (named is value and value)):
@@ -241,7 +241,7 @@ def security_problems(
     declared = schemes if received is None or received is document else schemes_of(received)
     spelled = spelled_name(document, "securitySchemes")
     if not isinstance(listed := document.get(spelled), dict | None):
-        expected = f"expected an object of security schemes, and found {kind_of(listed)}"
+        expected = f"expected an object of security schemes, found {kind_of(listed)}"
         yield finding_at("card.security", (spelled,), expected)
     for name, scheme in schemes.items():
         if scheme.problem is not None:

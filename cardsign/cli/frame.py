@@ -511,7 +511,7 @@ def read_input(name: str, *, max_bytes: int | None = None, insecure: bool | None
         return fetch_card(name, fetch_settings(insecure)).untrusted_body
     if is_url(name):
         hint = "Fetch it first: cardsign fetch URL -o card.json, or curl -O URL for another file."
-        raise UsageFault("usage.invalid", "expected a file, and found a URL", path=name, hint=hint)
+        raise UsageFault("usage.invalid", "expected a file, found a URL", path=name, hint=hint)
     if name == STDIO:
         return sys.stdin.buffer.read(max_bytes + 1)
     return read_bytes(Path(name), max_bytes=max_bytes, is_cut=True)

@@ -387,7 +387,7 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
         if key not in public:
             say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if not public:
-        say("no key is in it: whoever takes it trusts none of your cards", asked=True)
+        say("the key set is empty: whoever uses it trusts none of your cards", asked=True)
         say("  next: cardsign keys rotate, which says what is missing", asked=True)
     if output != frame.STDIO:
         say(f"wrote {counted(len(public), 'public key')} to {output}")

@@ -63,8 +63,8 @@ RolePassphrases: TypeAlias = Mapping[Role, bytes]
 
 #: What to do about a fork; ``{}`` stands for the statement that this key store keeps.
 _FORKED: Final = (
-    "Do not publish this one: verifiers may have the kept one already. Send back {}, to be put in "
-    "the place of the draft. What has changed since goes into the next: cardsign keys rotate"
+    "Do not publish this one: verifiers may have the kept one already. Send back {}, to replace "
+    "the draft. What has changed since goes into the next one: cardsign keys rotate"
 )
 
 
@@ -635,8 +635,8 @@ def _find_missing_signatures(
         if is_final and holders - present:
             sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest} --keystore DIR"
             send = f"{message}. Send {work.draft} to them, and the digest over another channel. "
-            send += f"Each types, with their key store for DIR: {sign}. Put the signed file in the "
-            yield Gap(f"{send}place of {work.draft}", who)
+            send += f"Each types, with their key store for DIR: {sign}. Then replace "
+            yield Gap(f"{send}{work.draft} with the signed file", who)
 
 
 def _find_roots_here(work: Work, able: set[str]) -> Iterator[tuple[Work, KeyRecord]]:
@@ -777,7 +777,7 @@ def init_issuer(
     own = passphrases.get("recovery")
     if own in [passphrases[role] for role in ("card", "root", "release")]:
         message = "the recovery key must have a passphrase of its own"
-        hint = "Choose another one for the recovery key, so that a thief of one has not both."
+        hint = "Choose another one for the recovery key, so that a thief of one does not have both."
         raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
     recovery, text = make_recovery_key(own or passphrases["card"])
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}

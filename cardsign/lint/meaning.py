@@ -54,7 +54,7 @@ def members(subject: LintedCard) -> Iterator[Breach]:
         is_foreign = not (spot.field if version == "1.0" else spot.old_field)
         follows = spot.tokens[0] == "securitySchemes" and spot.name in _FOLLOWS_TYPE
         if other and is_foreign and spot.value is not None and not follows:
-            message = f"A2A {other} has this member, and {version} has not"
+            message = f"A2A {other} has this member, but {version} does not"
             yield "members.version", spot.tokens, message
 
 
@@ -111,7 +111,7 @@ def _check_url(text: str, bound: str, where: Tokens) -> Iterator[Breach]:
             yield "meaning.url", where, refusal.message
         return
     if _EXAMPLE_HOST.fullmatch(origin.host):
-        yield "meaning.placeholder", where, f"{origin.host} is a host of examples"
+        yield "meaning.placeholder", where, f"{origin.host} is an example host"
     if origin.scheme == "http" and not is_this_machine(origin.host):
         yield "meaning.http", where, f"{origin} is not https"
 
@@ -150,7 +150,7 @@ def skill_id(subject: LintedCard) -> Iterator[Breach]:
         ids = ((member, skill.get(member)) for member in ("id", "skill_id"))
         member, value = next(((m, v) for m, v in ids if isinstance(v, str) and v), ("", ""))
         if value and value in seen:
-            message = f"{value[:60]!r} is the id of a skill before it"
+            message = f"{value[:60]!r} is also the id of an earlier skill"
             yield "meaning.skill-id", (*tokens, member), message
         seen.add(value)
 

@@ -562,7 +562,7 @@ def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
     names = list_names(directory)
     for name in names if CURRENT_FILE not in names else ():
         if name not in (_LOCK, _STAGING) and not FOLDER.fullmatch(name):
-            message = f"the publication directory holds {name!r}, which is not a file of one"
+            message = f"the publication directory holds {name!r}, which does not belong there"
             raise FileFault("publish.other_publisher", message, path=str(directory))
     if not writes:
         yield

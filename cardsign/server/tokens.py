@@ -117,7 +117,7 @@ def edit_tokens(path: Path) -> Iterator[list[str]]:
         FileFault: It cannot be read or written, or another process holds it.
         ServeFault: ``serve.token_file``: it is malformed, or would be.
     """
-    busy = FileFault("file.busy", "another process changes the tokens", path=str(path))
+    busy = FileFault("file.busy", "another process is changing the tokens", path=str(path))
     with locked(path, patience=LOCK_SECONDS, busy=busy, by_directory=True):
         data = b""
         with suppress(FileMissing):

@@ -238,7 +238,7 @@ def raise_lock(
         UsageFault: ``statement.fork``, ``lock.malformed``.
         FileFault: It cannot be read or written.
     """
-    busy = FileFault("file.busy", "another process edits the lock", path=str(path))
+    busy = FileFault("file.busy", "another process is editing the lock", path=str(path))
     with locked(path, patience=PATIENCE, busy=busy, by_directory=True):
         entries = read_lock(path)
         changed: dict[str, Floor | None] = {**entries}

@@ -322,7 +322,7 @@ def edit_policy(
         UsageFault: ``policy.malformed``: no such change can be made to this text.
         FileFault: It cannot be read or written.
     """
-    busy = FileFault("file.busy", "another process edits the policy", path=str(path))
+    busy = FileFault("file.busy", "another process is editing the policy", path=str(path))
     with locked(path, patience=PATIENCE, busy=busy, by_directory=True):
         data = EMPTY_POLICY.encode()
         if os.path.lexists(path):

@@ -186,7 +186,7 @@ def test_what_an_honest_agent_answers(text: str, reply: list[Any], network: Netw
     if received.task:
         network.host("tides.example", result(answer["task"]))
         assert asyncio.run(agent(network).ask_task("t")) == received
-        with pytest.raises(CallFailed, match="another task than it was asked"):
+        with pytest.raises(CallFailed, match="other than the one asked about"):
             asyncio.run(agent(network).ask_task("other"))
 
 

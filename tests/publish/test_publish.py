@@ -205,7 +205,7 @@ def test_a_directory_with_anything_else_in_it_is_left_alone(directory: Path, nam
     """A mistyped -o must not mix a publication into somebody's files."""
     directory.mkdir()
     (directory / name).mkdir() if name.endswith("/") else (directory / name).touch()
-    code = refusal(put, directory, match="is not a file of one")
+    code = refusal(put, directory, match="does not belong there")
     assert (code, len(os.listdir(directory))) == ("publish.other_publisher", 1)
 
 
