@@ -23,6 +23,7 @@ from cardsign.times import minute
 from cardsign.trust import enrolment, policyfile
 from cardsign.trust.lock import read_lock
 from cardsign.trust.policy import (
+    ISSUER_NAME,
     KeysAnchor,
     KeysetAnchor,
     Policy,
@@ -95,6 +96,7 @@ def add(who: str, **options: Any) -> None:
     """
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
+    _check_name(members["name"], policy)
     proposal = _propose(url, options, _asker(options["insecure"], now), policy, now)
     enrolment.add_issuers(
         policy,
@@ -109,6 +111,9 @@ def add(who: str, **options: Any) -> None:
         say("freshness is waived: revocation and rollback are not checked")
     keyset = proposal.keyset
     verifier.say_if_old(keyset, now)
+    origins = {str(parse_place(text).origin) for text in members["origins"]}
+    if keyset is not None and origins.isdisjoint(keyset.origins):
+        say(f"note: the keyset of {safe(keyset.issuer)} is for {', '.join(keyset.origins)} alone")
     view = {"name": members["name"], "policy": str(policy.path)}
     view |= {"anchor": verifier.kind_of(proposal.anchor), "keyset": keyset and keyset.id.to_json()}
     note = f"{frame.done('added', 'add')} {members['name']} to {policy.path}"
@@ -137,6 +142,16 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
     name = options["name"] or (url.origin.host if url else who)
     members = {"name": name, "origins": origins, "cards": cards, "accept": options["accept"]}
     return url, {member: value for member, value in members.items() if value}
+
+
+def _check_name(name: str, policy: Policy) -> None:
+    """Refuse a name that no policy takes, or that this one has."""
+    if not ISSUER_NAME.fullmatch(name):
+        message = "an issuer's name takes up to 64 of a-z, 0-9, '.', '_' and '-', such as acme-corp"
+        raise UsageFault("usage.invalid", f"{message}; you gave {safe(name)!r}")
+    if any(issuer.name == name for issuer in policy.issuers):
+        hint = "Edit its entry, or add the other under another name."
+        raise UsageFault("usage.conflict", f"{name} is in {policy.path} already", hint=hint)
 
 
 def _propose(

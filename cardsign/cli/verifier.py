@@ -231,11 +231,10 @@ class VerifierOptions:
     def visit(self, url: str) -> tuple[Batch, Discovery, Credential | None]:
         """Look up the card at a URL, with what the user has for that peer."""
         if not is_url(url):
-            shown = without_userinfo(url)
-            hint = f"Write https://{shown}"
+            hint = "A URL begins with https://, and comes before any text."
             if os.path.isfile(url):
                 hint = "It is a file. To verify it: cardsign verify CARD"
-            raise UsageFault("usage.invalid", f"{shown!r} is not a URL", hint=hint)
+            raise UsageFault("usage.invalid", f"{without_userinfo(url)!r} is not a URL", hint=hint)
         from cardsign.net.endpoints import Credential
 
         if self.credential is None and self.client_id is not None:

@@ -172,7 +172,9 @@ def check_told(proposal: Proposal, digest: str) -> None:
     """
     keyset = proposal.keyset
     if keyset is None:
-        raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
+        message = "there is no keyset statement to compare the digest with, so nothing was added"
+        hint = "Ask the issuer where its keyset statement is: the digest is that of one."
+        raise UsageFault("usage.conflict", message, hint=hint)
     if digest not in proposal.digests:
         message = f"keyset {keyset.label} has the digest {keyset.digest}, and you gave {digest}"
         raise StatementRefused("statement.digest", message, hint=_DO_NOT_ADD)

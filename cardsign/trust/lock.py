@@ -212,8 +212,9 @@ def read_lock(path: Path) -> dict[str, Floor]:
     except (JsonRefused, StatementRefused) as refusal:
         hint = "Restore it from version control, or take either side of a conflict. Then: cardsign "
         hint += f"trust update --trust {path.with_suffix('.toml')}"
-        if refusal.path == "/format":
-            hint = "Upgrade cardsign: a newer one wrote the lock."
+        if refusal.code == "statement.format":
+            newer = "Upgrade cardsign: a newer one wrote the lock."
+            hint = newer if "format" in members else ""
         message = ": ".join(filter(None, (refusal.path, refusal.message)))
         line = refusal.finding.place.line
         raise UsageFault("lock.malformed", message, path=str(path), line=line, hint=hint) from None

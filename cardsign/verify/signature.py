@@ -155,12 +155,17 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
         kids = [short_kid(key.public.kid) for key in trust.keys] if trust is not None else []
         accepted = f"; accepted are {some_of(kids, len(kids))}" if kids else ""
         message = f"no accepted key has the kid {kid!r}{accepted}"
-        hint = _OTHER_KEYS.get(type(trust.issuer.anchor), "") if trust is not None else ""
+        if trust is not None and not trust.issuer.is_holder:
+            hint = _OTHER_KEYS.get(type(trust.issuer.anchor), _PINNED_KEYS)
     reason = Finding(code, message, Place(f"/signatures/{index}"), fix=hint)
     return _worthless(index, entry, verdict, reason, answers)
 
 
-#: What to do about an unknown key, where that is not what codes.toml says of pinned keys.
+#: What to do about an unknown key of a policy's issuer; codes.toml says it of a key set alone.
+_PINNED_KEYS: Final = (
+    "Ask the issuer for its new keys, and copy the [issuer.anchor] that this writes over the old "
+    "one: cardsign trust add NAME --origin ORIGIN --jwks FILE --trust new.toml"
+)
 _OTHER_KEYS: Final[Mapping[type, str]] = {
     KeysetAnchor: "A newer keyset may list it: verify the URL of the card, or give --statements.",
     Url: "The key set at the issuer's URL lacks it: ask the issuer whether the key is its own.",
