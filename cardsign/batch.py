@@ -92,10 +92,11 @@ def _cards_below(folder: str) -> Iterator[str]:
 
 
 def _is_statement(path: str) -> bool:
-    """Return whether a file is a statement; only one whose path suggests it is read."""
-    if any(word in path for word in ("statement", "keyset", "release")):
+    """Return whether a file is a statement; only one whose name or folder suggests it is read."""
+    *folders, name = Path(path).parts
+    if name.startswith(("keyset", "release")) or {"statements", "keyset"}.intersection(folders):
         with suppress(InputRefused, LocalFault):
-            sort_statement(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES, is_found=True))
+            sort_statement(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES, plain=True))
             return True
     return False
 

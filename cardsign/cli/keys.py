@@ -302,8 +302,10 @@ def _ask_to_revoke(
     names = ", ".join(f"{key.role} key {key.kid}" for key in keys)
     if reason != "compromised":
         return f"{names} will be revoked permanently"
-    groups = {key.group for key in keys}
-    beside = [key for key in state.keys if key.group in groups and key.state not in ledger.ENDED]
+    groups = frozenset[str]().union(*(key.groups for key in keys))
+    beside = [
+        key for key in state.keys if key.is_taken_with(groups) and key.state not in ledger.ENDED
+    ]
     others = ", ".join(key.named for key in beside if key not in keys)
     also = f", together with what is in the same custody: {others}" if others else ""
     if any(not key.rotates for key in beside):

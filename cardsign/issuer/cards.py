@@ -322,7 +322,7 @@ def _is_ours(work: Work, name: str, untrusted_card: bytes) -> bool:
 def _own_keys(work: Work) -> JwkSet:
     """Return the keys whose signature shows that a card is ours."""
     state = work.store.state
-    keys = (key for key in state.published_keys() if key.group not in state.stolen)
+    keys = (key for key in state.published_keys() if key.groups.isdisjoint(state.stolen))
     return JwkSet.of(key.public for key in keys if not key.is_stolen)
 
 

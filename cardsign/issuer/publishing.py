@@ -375,7 +375,7 @@ def _find_recorded(work: Work) -> ledger.Publication | None:
         card = publication.cards[0]
         with suppress(errors.FileFault, errors.InputRefused):
             folder = needed_publication(work.config) / f"{publication.generation:06d}"
-            data = read_bytes(folder / card.name, max_bytes=MAX_CARD_BYTES)
+            data = read_bytes(folder / card.name, max_bytes=MAX_CARD_BYTES, plain=True)
             recorded = publications.published_card(card.name, data, JwkSet.of([]))
             if recorded.payload_sha256 == card.payload_sha256:
                 return publication

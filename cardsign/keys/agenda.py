@@ -152,13 +152,16 @@ def revoke(state: StoreState, name: str, *, reason: ledger.RevocationReason) -> 
     lost = [
         other
         for other in state.keys
-        if other.group == key.group and other.state not in ENDED and (is_new or other.is_stolen)
+        if other.is_taken_with(key.groups)
+        and other.state not in ENDED
+        and (is_new or other.is_stolen)
     ]
     if key.state == "retired":
         lost.append(key)
     cards = [other for other in lost if other.role == "card"]
     ended = cards or [other for other in lost if other.role == "release"]
-    theft: list[Event] = [{"event": "stolen", "custody": key.group}] if is_new else []
+    groups = sorted(key.groups) if is_new else []
+    theft: list[Event] = [{"event": "stolen", "custody": group} for group in groups]
     return theft + [move(other, "revoked", reason=reason) for other in ended]
 
 
@@ -173,7 +176,7 @@ def end_told_releases(state: StoreState, revoked: Collection[str]) -> list[Event
         and all(
             other.thumbprint in revoked
             for other in state.keys
-            if other.group == key.group and other.revoked_because == "compromised"
+            if other.is_taken_with(key.groups) and other.revoked_because == "compromised"
         )
     ]
 

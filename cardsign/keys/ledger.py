@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -117,6 +117,7 @@ class KeyRecord:
         times: When the later steps happened.
         is_stolen: A thief may have it: its custody was reported as stolen while it was there.
         blob: The SHA-256 of the sealed private key, by which the store finds it.
+        earlier: The groups in which it was sealed before its passphrase changed.
     """
 
     public: PublicKey
@@ -129,11 +130,24 @@ class KeyRecord:
     revoked_because: RevocationReason | None = None
     blob: str | None = None
     is_stolen: bool = False
+    earlier: frozenset[str] = frozenset()
 
     @property
     def group(self) -> str:
         """What is stolen together with its private key."""
         return custody_group(self.custody)
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """All groups in which it was: a thief may have come before its passphrase changed."""
+        return self.earlier | {self.group}
+
+    def is_taken_with(self, groups: Set[str]) -> bool:
+        """Say whether who stole these groups may have this key.
+
+        A root key that has left a group is not in it: unlike the others it is not made anew.
+        """
+        return self.group in groups or (self.rotates and not self.earlier.isdisjoint(groups))
 
     @property
     def private(self) -> Literal["held", "elsewhere", "destroyed"]:
@@ -503,13 +517,14 @@ def _replace(state: StoreState, event: Event, at: datetime) -> StoreState:
 
 
 def _reseal(state: StoreState, event: Event, at: datetime) -> StoreState:
-    sealed = replace(state.find(event["key"]), custody=str(event["custody"]), blob=event["blob"])
+    key, custody = state.find(event["key"]), str(event["custody"])
+    sealed = replace(key, custody=custody, blob=event["blob"], earlier=key.groups)
     return state.replacing([sealed])
 
 
 def _report_theft(state: StoreState, event: Event, at: datetime) -> StoreState:
     group = str(event["custody"])
-    keys = [key for key in state.keys if key.group == group and key.state not in ENDED]
+    keys = [key for key in state.keys if key.is_taken_with({group}) and key.state not in ENDED]
     state = replace(state, stolen=state.stolen | {group})
     return state.replacing(replace(key, is_stolen=True) for key in keys)
 
