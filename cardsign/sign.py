@@ -122,12 +122,14 @@ class SignedCard:
         payloads: What was signed, in the order of the signatures.
         notes: Which SDKs will refuse the card, what a compat signature leaves open, what was
             passed over or dropped.
+        is_trusted: Whether who has the keys can trust it: what was forced may never be.
     """
 
     document: bytes
     changed: bool
     payloads: tuple[SignedPayload, ...]
     notes: tuple[Finding, ...]
+    is_trusted: bool
 
 
 def signers_of(key: Signer | Sequence[Signer]) -> tuple[Signer, ...]:
@@ -168,18 +170,18 @@ def sign_with_notes(
     document: bytes, signers: Sequence[Signer], options: SigningOptions
 ) -> SignedCard:
     """Sign a card as :func:`sign_document` does, and tell what each signature is for."""
-    signed, payloads, plan, notes = _sign(document, signers, options)
+    signed, payloads, plan, notes, is_trusted = _sign(document, signers, options)
     algs = frozenset(signer.public.alg for signer in signers)
     described = describe_payloads(plan, payloads, algs)
     notes += note_sdks(plan, described, payloads, options.file)
     notes += cap_findings(note_interfaces(payloads.members))
-    return SignedCard(signed, signed != document, described, tuple(notes))
+    return SignedCard(signed, signed != document, described, tuple(notes), is_trusted)
 
 
 def _sign(
     document: bytes, signers: Sequence[Signer], options: SigningOptions
-) -> tuple[bytes, Payloads, list[Payload], list[Finding]]:
-    """Return the signed card, its payloads, those of them that were signed, and what is noted."""
+) -> tuple[bytes, Payloads, list[Payload], list[Finding], bool]:
+    """Return the signed card, its payloads, those signed, what is noted, and if it is trusted."""
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
     # Two keys of one kid are refused before a signer is asked.
@@ -205,8 +207,8 @@ def _sign(
     source = document if card is card_given else None
     if source is None or entries != [*card.signatures]:
         document = with_signatures(card.document, entries, source)
-    self_check(document, public_keys, marker=marker, force=options.force)
-    return document, payloads, plan, notes
+    is_trusted = self_check(document, public_keys, marker=marker, force=options.force)
+    return document, payloads, plan, notes, is_trusted
 
 
 def _marked(
@@ -444,8 +446,8 @@ def _make_entry(payload: Payload, signer: Signer, header: Mapping[str, str]) -> 
 
 def self_check(
     signed: bytes, keys: JwkSet, *, marker: ExtendedMarker | None = None, force: bool = False
-) -> None:
-    """Verify what was signed as a reader does that has only the public keys.
+) -> bool:
+    """Verify what was signed as a reader does that has only the public keys; say if that trusts it.
 
     Every full signature by these keys must be valid, and each key must have one.
 
@@ -479,6 +481,7 @@ def self_check(
         names = " and ".join(map(repr, sorted(lacking)))
         none = f"what was signed has no valid signature by {names} when read again"
         raise SigningRefused("sign.self_check", none, path="/signatures")
+    return report.verdict == "trusted"
 
 
 # Whom each signature serves, what it leaves open, who refuses it. No byte depends on it.

@@ -91,6 +91,7 @@ def check_is_agent_card(payload: Mapping[str, Json]) -> None:
         lacking = "both a list of `skills` and an object of `capabilities`"
     else:
         return
+    check_is_no_key_set(payload)
     raise CardRefused("card.not_agent_card", f"the object lacks {lacking}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -22,7 +23,7 @@ from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
-from cardsign.errors import UsageFault, of_the_user
+from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.gateway import resign_card
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.work import card_signers, named_signers
@@ -81,7 +82,17 @@ def find_signers(
         return card_signers(store, access, now=now), store.state.ever_held_kids()
     public = None if name is None else _read_public(keystore, name, access)
     beside = keystore.open_if_any()
-    signers = named_signers(keystore.uris, access, now=now, store=beside, public=public, kid=kid)
+    uris = keystore.uris
+    try:
+        signers = named_signers(uris, access, now=now, store=beside, public=public, kid=kid)
+    except SignerFault as fault:
+        if name is None or name == frame.STDIO or kid or fault.code != "signer.wrong_key":
+            raise
+        hint = "Name the right key. Or, if this is it, add its public key: cardsign keys jwks "
+        hint += shlex.join(["--key", f"file:{name}", "--key", *uris, "-o", name])
+        raise SignerFault(fault.code, fault.message, path=fault.path, hint=hint) from fault
+    if len({signer.public for signer in signers}) < len(signers):
+        raise UsageFault("usage.conflict", "--key names one key twice", hint="Name it once.")
     return signers, beside.state.ever_held_kids() if beside else frozenset()
 
 
@@ -196,7 +207,10 @@ def _sign_card(
     how = frame.take(SigningOptions, {**options, "header": header, "known_keys": known_keys})
     file = "CARD" if card == frame.STDIO else card
     how = replace(how, own_kids=own_kids, extended=marker, file=file)
-    signing = sign_with_notes(document, signers, how)
+    try:
+        signing = sign_with_notes(document, signers, how)
+    except (errors.CardRefused, errors.JsonRefused) as refusal:
+        raise errors.place_below(refusal, file, type(refusal)) from refusal
     frame.write_output(output, signing.document)
     return signers, signing
 
@@ -222,9 +236,9 @@ def _summarize(signing: SignedCard, name: str, signers: Sequence[Signer]) -> str
         return f"{safe(name)} is fully signed by {keys} already; nothing changed"
     accepting = [reader for payload in signing.payloads for reader in payload.verifiers]
     refusing = {_product(sdk.name) for sdk in VERIFIERS if sdk.name not in accepting}
-    products = ("cardsign", *map(_product, accepting))
+    products = (*(["cardsign"] if signing.is_trusted else []), *map(_product, accepting))
     accepted = [name for name in dict.fromkeys(products) if name not in (*refusing, "RFC")]
-    return f"signed {safe(name)} with {keys}; accepted by {', '.join(accepted)}"
+    return f"signed {safe(name)} with {keys}; accepted by {', '.join(accepted) or 'nobody'}"
 
 
 def _product(verifier: str) -> str:
@@ -235,7 +249,7 @@ def _product(verifier: str) -> str:
 def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
     """Yield who verifies each payload, and what the payload leaves open."""
     for payload in signing.payloads:
-        ours = () if payload.compat else ("cardsign",)
+        ours = () if payload.compat or not signing.is_trusted else ("cardsign",)
         readers = "; ".join((*ours, *payload.verifiers)) or "no SDK that is known"
         yield f"  {payload.profile}: {readers}"
         lost = safe(", ".join(payload.leaves_open), limit=_OPEN)

@@ -478,6 +478,12 @@ _REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
     ),
     "signer.uri": re.compile("Region"),
 }
+#: What to do about a refusal of which the text of its code says too little.
+_HINTS: Final = {
+    "NoRegionError": "Set AWS_DEFAULT_REGION, or name the key by its ARN.",
+    "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or take a role of AWS.",
+    "DefaultCredentialsError": "Let GOOGLE_APPLICATION_CREDENTIALS name those of Google Cloud.",
+}
 
 
 @contextmanager
@@ -501,7 +507,8 @@ def _converted(
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         text = text.replace(service, "it")[:_MAX_WORDS]  # it may be the long path of a library
         message = f"{service} cannot be used: {name}" + (f": {text}" if text else "")
-        raise SignerFault(next(codes, "signer.failed"), message, path=uri) from exc
+        code, hint = next(codes, "signer.failed"), _HINTS.get(name, "")
+        raise SignerFault(code, message, path=uri, hint=hint) from exc
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
         message = f"the answer is not one of {service}"
         raise SignerFault("signer.failed", message, path=uri) from exc
@@ -524,6 +531,8 @@ def _raw_signature(answer: bytes, alg: str) -> bytes:
 
 _AWS_ID: Final = r"(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 _AWS_ARN: Final = r"arn:aws[a-z-]*:kms:(?P<region>[a-z0-9-]+):[0-9]{12}:key/"
+#: boto3 itself reads the first alone, AWS's other libraries the second.
+_AWS_REGION: Final = ("AWS_DEFAULT_REGION", "AWS_REGION")
 _AWS_ALGORITHMS: Final = {"ES256": "ECDSA_SHA_256", "RS256": "RSASSA_PKCS1_V1_5_SHA_256"}
 
 
@@ -556,8 +565,8 @@ class AwsKey(RemoteKey):
         )
         raised = require("botocore.exceptions", extra="aws")
         with _converted(self.uri, "KMS", raised.ClientError, raised.BotoCoreError):
-            session = boto3.session.Session()
-            client = session.client("kms", region_name=self.parts["region"], config=config)
+            region = self.parts["region"] or self.access.variable(*_AWS_REGION)
+            client = boto3.session.Session().client("kms", region_name=region, config=config)
             with closing(client):
                 yield client
 
@@ -835,7 +844,7 @@ def _read_local(uri: str, access: Access) -> bytes:
 def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
     if not _VARIABLE.fullmatch(name) or (name not in environment and not is_shown(uri)):
         # Not repeated: someone may have written the key itself where its variable's name goes.
-        message = "expected env: and the name of an environment variable"
+        message = "expected env: and the name of an environment variable, without its `$`"
         raise SignerFault("signer.uri", message)
     value = environment.get(name, "").strip()
     if not value:
@@ -844,9 +853,13 @@ def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes
         hint = f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
         hint += "and a pull request from a fork gets none."
         raise SignerFault("signer.no_key", message, path=uri, hint=hint)
+    if os.path.isfile(value):  # as a variable of type File in GitLab CI
+        message = f"the environment variable {name} holds the name of a file"
+        hint = f'Name the file: --key file:"${name}".'
+        raise SignerFault("signer.no_key", message, path=uri, hint=hint)
     data = os.fsencode(value)
     try:
-        decoded = base64.b64decode(data, validate=True)
+        decoded = base64.b64decode(b"".join(data.split()), validate=True)
     except binascii.Error:
         return data
     return decoded if decoded.lstrip().startswith((b"-----BEGIN", b"{", b"\x30")) else data
@@ -906,9 +919,7 @@ def open_signer(
         private = read_local_key(uri, access, public.kid if public else kid)
         if public is not None and private.public != public:
             message = f"this is not the private key of {public.kid!r}"
-            hint = "Name the right key. Or, if this is it, write its public key: "
-            hint += f"cardsign keys jwks --key {shlex.quote(uri)} -o jwks.json"
-            raise SignerFault("signer.wrong_key", message, path=uri, hint=hint)
+            raise SignerFault("signer.wrong_key", message, path=uri, hint="Name the right key.")
         return private
     if public is None:
         message = "the public key of this signer must be known before it signs"
@@ -937,6 +948,8 @@ def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     problem = f"`{scheme}:` is unknown" if scheme else f"a value without a scheme ({NOT_SHOWN})"
     hint = "--key takes env:NAME, file:PATH or the URI of a key service. "
     hint += "The keys of a key store sign without --key."
+    if os.path.exists(uri):
+        problem, hint = "a value without a scheme", f"Write --key {shlex.quote(f'file:{uri}')}."
     raise SignerFault("signer.uri", problem, hint=hint)
 
 

@@ -62,7 +62,7 @@ def cloud(kms_key: str) -> Iterator[dict[str, str]]:
         yield {
             "AWS_ACCESS_KEY_ID": "AKIDKNOWN",
             "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "eu-north-1",
+            "AWS_REGION": "eu-north-1",
             "AWS_ENDPOINT_URL_KMS": kms.endpoint,
         }
 

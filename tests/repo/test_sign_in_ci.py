@@ -41,8 +41,8 @@ def test_the_blocks_with_a_secret_run(trial: Trial) -> None:
     trial.runs_github(GITHUB["jobs"]["sign"]["steps"], secrets)
     assert trial.signed()
     assert "base64 -w 0 card-key.pem" in TEXT
-    masked = trial.runs("base64 -w 0 card-key.pem")
-    trial.runs_gitlab(GITLAB["sign"], **{**secrets, "CARD_KEY": masked})
+    # In several lines, as where -w 0 was forgotten.
+    trial.runs_gitlab(GITLAB["sign"], **{**secrets, "CARD_KEY": trial.runs("base64 card-key.pem")})
     assert trial.signed()
     for block in CONSOLE[1:3]:
         trial.runs(block.replace("$ ", ""))
