@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
-from cardsign.card.extensions import AUDIENCE
-from cardsign.errors import FileMissing, InputRefused
+from cardsign.card.extensions import AUDIENCE, read_end
+from cardsign.errors import FileMissing
 from cardsign.files import leads_outside, outside, read_bytes
 from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
-from cardsign.tomltext import Table, read_settings
-from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_origin
+from cardsign.tomltext import Table, read_by, read_settings
+from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, check_secure, parse_origin
 
 # The tables of the file, whose paths are still texts. They give editors a JSON Schema, too.
 
@@ -57,14 +57,27 @@ def _check_place(place: Path, source: str, context: _Context) -> Path:
 
 
 def _read_origin(text: str) -> str:
-    try:
-        return str(parse_origin(text))
-    except InputRefused as refusal:
-        raise ValueError(f"is not an origin: {refusal.message}") from refusal
+    origin = parse_origin(text)
+    check_secure(origin)
+    return str(origin)
+
+
+def _check_end(text: str) -> str:
+    """Check how an end is written; whether it has passed is asked when a card is signed."""
+    read_end(text, datetime.min.replace(tzinfo=UTC))
+    return text
+
+
+def _check_rule(name: str) -> str:
+    from cardsign.lint.cards import check_name  # which most settings do not need
+
+    check_name(name)
+    return name
 
 
 _Place = Annotated[Path, Field(strict=False), BeforeValidator(_locate)]
-_Origin = Annotated[str, AfterValidator(_read_origin)]
+_Origin = Annotated[str, read_by(_read_origin)]
+_Rule = Annotated[str, read_by(_check_rule)]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -91,15 +104,15 @@ class BuildSettings(Table):
 
 
 class WaiverTable(Table):
-    rule: _Text
+    rule: _Rule
     reason: _Text
     expires: date | None = None
     path: str = ""
 
 
 class LintTable(Table):
-    groups: _Texts | None = None
-    ignore: Annotated[frozenset[str], Field(strict=False)] = frozenset()
+    groups: Annotated[tuple[_Rule, ...] | None, Field(strict=False)] = None
+    ignore: Annotated[frozenset[_Rule], Field(strict=False)] = frozenset()
     prefixes: _Texts = ()
     strict: bool = False
     legacy_sunset: date | None = None
@@ -133,7 +146,7 @@ class ProjectCard(Table):
     signed: _Place
     legacy: Literal["0.2", "0.3"] | None = None
     audience: str | None = Field(default=None, pattern=f"^(?:{AUDIENCE.pattern})$")
-    expires: _Text | None = None
+    expires: Annotated[str, read_by(_check_end)] | None = None
     skills: _Texts = ()
 
     @model_validator(mode="after")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from cardsign.errors import UsageFault, closest
+from cardsign.errors import CardsignError, UsageFault, closest
 from cardsign.files import CONFIG_FILE
 from cardsign.findings import MAX_OF_CODE, Place
 
@@ -25,6 +25,19 @@ class Table(BaseModel):
     """A table of a file: no member unknown, no type guessed, nothing changed later."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+def read_by(read: Callable[[Any], object]) -> AfterValidator:
+    """Convert a member by `read`, and report a refusal in the words of `read`."""
+
+    def convert(value: object) -> object:
+        try:
+            return read(value)
+        except CardsignError as refusal:
+            fix = f". {refusal.finding.fix}" if refusal.finding.fix else ""
+            raise ValueError(f"is refused: {refusal.message} ({refusal.code}){fix}") from None
+
+    return AfterValidator(convert)
 
 
 #: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
@@ -166,13 +179,12 @@ def _is_newer(error: Any) -> bool:
 
 def explain_error(error: Any, schema: Mapping[str, Any]) -> str:
     """Return in words what pydantic finds wrong in a table of a file with this JSON Schema."""
-    name = ".".join(map(str, error["loc"]))
+    name, table = ".".join(map(str, error["loc"])), schema
+    *outer, last = error["loc"]
+    for part in outer:
+        table = _find_table(table, part, schema) or table
     if error["type"] in _UNKNOWN:
-        table = schema
-        for part in error["loc"][:-1]:
-            reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
-            table = schema["$defs"][reference[1]] if reference else table
-        return f"unknown member {name!r}{closest(error['loc'][-1], table['properties'])}"
+        return f"unknown member {name!r}{closest(last, table['properties'])}"
     if error["type"] == "missing":
         return f"{name!r} is missing"
     if error["type"] == "value_error":
@@ -183,8 +195,19 @@ def explain_error(error: Any, schema: Mapping[str, Any]) -> str:
     # In place of Python's words for a path, a list, and a table.
     message = re.sub("tuple|frozenset", "list", error["msg"].partition(" for <class")[0])
     message = re.sub(r"dictionary or (?:an )?instance of \w+|dictionary", "table", message)
+    if message.endswith("valid list"):
+        if isinstance(error["input"], str):
+            message = f'write a list: {last} = ["..."]'
+        elif isinstance(error["input"], dict) and _find_table(table, last, schema):
+            return f"{name} is a list of tables: write [[{name}]], with two brackets"
     quotes = ", without quotes" if error["type"] == "date_type" else ""
     return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}"
+
+
+def _find_table(table: Any, name: str | int, schema: Mapping[str, Any]) -> Any:
+    """Return what stands in a member of a table, if that is a table or a list of tables."""
+    reference = re.search(r"#/\$defs/(\w+)", str(table.get("properties", {}).get(name)))
+    return reference and schema["$defs"][reference[1]]
 
 
 def bad_settings(

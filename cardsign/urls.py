@@ -144,6 +144,17 @@ def parse_origin(untrusted_text: str) -> Origin:
     return url.origin
 
 
+def check_secure(origin: Origin) -> None:
+    """Refuse an origin whose answers anybody on the way could change.
+
+    Raises:
+        CardRefused: ``card.interface_url``.
+    """
+    if origin.scheme != "https" and not is_this_machine(origin.host):
+        message = "expected a URL that begins with https://; http:// is only for this machine"
+        raise CardRefused("card.interface_url", message)
+
+
 def interface_url(untrusted_url: str, binding: str) -> Url:
     """Return the URL of an interface; a GRPC one may be ``host:port``, which is read as https.
 

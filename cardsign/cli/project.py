@@ -18,7 +18,7 @@ from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, FileMissing, UsageFault
 from cardsign.files import CONFIG_FILE
 from cardsign.findings import cap_findings, counted
-from cardsign.issuer.cards import read_signed
+from cardsign.issuer.cards import find_end, read_signed
 from cardsign.issuer.keyset import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.issuer.publishing import (
     list_changes,
@@ -33,8 +33,9 @@ from cardsign.keys.ledger import Role
 from cardsign.keys.passphrases import read_passphrase
 from cardsign.keys.store import StorePlace, local_user
 from cardsign.lint.cards import lint_card
-from cardsign.publish.generation import Generation, export_files, newest_generation
+from cardsign.publish.generation import Generation, check_export, export_files, newest_generation
 from cardsign.publish.publication import Documents, note_publication
+from cardsign.urls import parse_origin
 
 
 @frame.command(example="cardsign init --issuer https://agents.example.com")
@@ -80,6 +81,10 @@ def init(
     recovery_out = None if recovery_out == Path(frame.STDIO) else recovery_out
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=recovery_out, **options)
     plan.check()
+    named, asked = project_config().issuer, str(parse_origin(plan.origin))
+    if named not in (None, asked):
+        message = f"{CONFIG_FILE} says issuer {named}, and --issuer is {asked}"
+        raise UsageFault("usage.conflict", message, hint="Correct one of them.")
     keystore.check_unclaimed(Path("public"))
     has_settings = plan.has_settings
     passphrases = _ask_passphrases(keystore)
@@ -178,6 +183,9 @@ def check() -> None:
             is_card = path.name != CONFIG_FILE
             hint = "" if is_card else "Make it: cardsign init --issuer https://HOST"
             raise FileMissing("file.not_found", "there is no such file", path=str(path), hint=hint)
+    for card in settings.cards:
+        if card.audience is not None:
+            find_end(card, moment())
     names = [str(card.source) for card in settings.cards]
     place = "no key store yet" if store is None else f"key store {safe(store.place)}"
     note = f"{CONFIG_FILE} is good: {counted(len(settings.cards), 'card')}, {place}"
@@ -252,6 +260,8 @@ def publish(
         return _watch(options["every"], output, keystore)
     config = project_config(output)
     directory = needed_publication(config)
+    if export is not None:
+        check_export(export, directory)
     if is_project:
         return _publish_project(keystore, config, export, drop_others=drop_others)
     if card is None:

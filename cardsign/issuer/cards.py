@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from cardsign import errors
@@ -20,7 +21,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import InputRefused, UsageFault, of_the_user
-from cardsign.files import read_bytes, write_atomic
+from cardsign.files import CONFIG_FILE, read_bytes, write_atomic
 from cardsign.findings import Finding
 from cardsign.issuer import publishing
 from cardsign.issuer.release import card_digest, find_release_gap, is_withdrawn
@@ -33,6 +34,7 @@ from cardsign.publish.generation import CARD_FILE, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import read_span, utc
+from cardsign.tomltext import bad_settings
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
@@ -67,7 +69,7 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
             :func:`cardsign.issuer.work.card_signers`.
         InputRefused: As :func:`cardsign.sign.sign_document`;
             ``card.origin_mismatch``: the keyset statement does not allow an interface.
-        UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
+        UsageFault: ``config.malformed``: ``expires`` is past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is not a card.
     """
     signed = []
@@ -207,6 +209,19 @@ def expiry(text: str, now: datetime) -> int:
     return int(end.timestamp())
 
 
+def find_end(card: ProjectCard, now: datetime) -> int:
+    """Return when an extended card of the settings ends, if it is signed now.
+
+    Raises:
+        UsageFault: ``config.malformed``: as :func:`expiry`.
+    """
+    try:
+        return expiry(card.expires or "", now)
+    except UsageFault as fault:
+        message = f"the card of audience {card.audience}: {fault.message}"
+        raise bad_settings(Path(CONFIG_FILE), message) from fault
+
+
 def _marker(
     work: Work, card: ProjectCard, source: bytes, earlier: bytes | None, signing_kids: set[str]
 ) -> extensions.ExtendedMarker | None:
@@ -215,9 +230,9 @@ def _marker(
     A card that renews itself has the time of a new one whenever it has to be signed anyway, so that
     its holder is needed with the roots, who renew a keyset at two thirds of its time.
     """
-    if card.audience is None or card.expires is None:
+    if card.audience is None:
         return None
-    end, lifetime = expiry(card.expires, work.now), _lifetime(card)
+    end, lifetime = find_end(card, work.now), _lifetime(card)
     own, kids = _find_own_marker(work, earlier) if earlier else (None, frozenset())
     if earlier and own and own.audience == card.audience and _says_the_same(source, earlier, own):
         is_early = lifetime and work.now < utc(own.exp) - lifetime / 3 and signing_kids <= kids

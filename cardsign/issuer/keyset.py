@@ -43,15 +43,13 @@ from cardsign.statements import keyset as statements
 from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, OnlineRole, Quorum, RootKey
 from cardsign.times import day, second, utc
-from cardsign.urls import parse_origin
+from cardsign.urls import check_secure, parse_origin
 
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
 KEYSET_LIFETIME: Final = timedelta(days=90)
 #: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
 KEY_LIFETIME: Final = timedelta(days=400)
 
-#: Origins of a trial on one machine, which has no certificate.
-_LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
 #: Who holds the first keys, and a root key whose record names nobody.
 _OWNER: Final = "owner"
 #: Who holds an online key whose record names nobody.
@@ -700,21 +698,22 @@ class IssuerPlan:
         Raises:
             FileFault: ``file.exists``: the folder is set up already, or there is a key store.
             UsageFault: ``usage.conflict``: no issuer is named;
-                ``usage.invalid``: no https origin, nor http on this machine;
+                ``card.interface_url``: no https origin, nor http on this machine;
                 ``card.origin_mismatch``: the card has no interface there.
         """
         extends = is_taken(self.keystore) and _has_cards_alone(self.keystore)
         if self.has_settings and not extends:
             message = "this folder is set up already"
-            hint = "Go on with its key store, or use another folder for another issuer."
+            hint = "Go on with its key store. If there never was one: cardsign keys generate, then "
+            hint += "init again. Another issuer needs another folder."
             raise FileFault("file.exists", message, path=CONFIG_FILE, hint=hint)
         if not self.origin:
             hint = "Name its origin: cardsign init --issuer https://HOST"
             raise UsageFault("usage.conflict", "no issuer is named", hint=hint)
         with of_the_user("the issuer"):
-            origin = str(parse_origin(self.origin))
-        if not origin.startswith(("https://", *_LOOPBACK)):
-            raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
+            parsed = parse_origin(self.origin)
+            check_secure(parsed)
+        origin = str(parsed)
         if self.card is not None:
             data = read_bytes(self.folder / self.card, max_bytes=MAX_CARD_BYTES)
             with of_the_user(self.card):

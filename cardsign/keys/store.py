@@ -59,6 +59,7 @@ _ELSEWHERE: Final = (
     " export CARDSIGN_KEYSTORE=postgresql://USER@HOST/DATABASE. If it is lost: "
     "cardsign keyset recover --recovery-file FILE --digest SHA-256"
 )
+_WITHOUT: Final = "To sign or publish without one: --key URI; publish also takes --jwks FILE."
 MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another process made
 _SEEN: Final = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64})\n")
 
@@ -512,9 +513,9 @@ def open_store(
 
 def missing_store(place: str, *, is_begun: bool = False) -> StoreFault:
     """Return ``keystore.missing``; if a store `is_begun`, it first says where else to look."""
-    hint = f"{_ELSEWHERE}. If there never was one: cardsign keys generate. " if is_begun else ""
-    hint += "To work without one: --key URI; publish also takes --jwks FILE." if is_begun else ""
-    return StoreFault("keystore.missing", "there is no key store here", path=place, hint=hint)
+    hint = f"{_ELSEWHERE}. If there never was one: cardsign keys generate. {_WITHOUT}"
+    message = "there is no key store here"
+    return StoreFault("keystore.missing", message, path=place, hint=hint if is_begun else "")
 
 
 def create_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:

@@ -230,10 +230,14 @@ def check_settings(settings: rules.LintSettings) -> None:
     """
     waived = (waiver.rule for waiver in settings.waivers)
     for name in (*(settings.groups or ()), *settings.ignore, *waived):
-        if name not in RULES and name not in GROUPS:
-            hint = "Run: cardsign help codes"
-            message = f"there is no rule {name!r}{closest(name, (*RULES, *GROUPS))}"
-            raise UsageFault("usage.conflict", message, hint=hint)
+        check_name(name)
+
+
+def check_name(name: str) -> None:
+    """Refuse the name of an unknown rule or group; ``usage.conflict``."""
+    if name not in RULES and name not in GROUPS:
+        message = f"there is no rule {name!r}{closest(name, (*RULES, *GROUPS))}"
+        raise UsageFault("usage.conflict", message, hint="`cardsign help codes` lists them.")
 
 
 def _report_of(

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -320,6 +321,15 @@ def public_files(
     return public
 
 
+def check_export(directory: Path, publication: Path | None = None) -> None:
+    """Refuse to export into what is, or becomes, a publication directory: ``usage.conflict``."""
+    is_same = publication and os.path.realpath(directory) == os.path.realpath(publication)
+    if is_same or (directory / CURRENT_FILE).is_file():
+        message = "a publication directory cannot be exported into: it is for extended cards, too"
+        hint = "--export needs another folder than -o: --export static"
+        raise UsageFault("usage.conflict", message, path=str(directory), hint=hint)
+
+
 def export_files(generation: Generation, directory: Path) -> None:
     """Write the public files of a generation for a host that serves files::
 
@@ -334,9 +344,7 @@ def export_files(generation: Generation, directory: Path) -> None:
         UsageFault: ``usage.conflict``: it is a publication directory.
         FileFault: ``file.unwritable``; ``file.not_plain``: a link is below the directory.
     """
-    if (directory / CURRENT_FILE).is_file():
-        message = "a publication directory cannot be exported into: it holds extended cards"
-        raise UsageFault("usage.conflict", message, path=str(directory))
+    check_export(directory)
     files = public_files(generation)
     site = directory / SITE_FOLDER
     for path in {CARD_PATH, LEGACY_CARD_PATH} - files.keys():

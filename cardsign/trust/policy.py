@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
-from cardsign.errors import CardRefused, UsageFault, check_type, closest
+from cardsign.errors import UsageFault, check_type, closest
 from cardsign.files import user_folder
 from cardsign.jose.jwk import ALGORITHMS
 from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
-from cardsign.urls import Origin, Place, Url, is_this_machine, parse_origin, parse_url
+from cardsign.urls import Origin, Place, Url, check_secure, parse_origin, parse_url
 
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
 ISSUER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -58,10 +58,7 @@ def parse_peer_url(untrusted_text: str) -> Url:
         CardRefused: ``card.interface_url``.
     """
     url = parse_url(untrusted_text)
-    origin = url.origin
-    if origin.scheme != "https" and not is_this_machine(origin.host):
-        message = "expected a URL that begins with https://; http:// is only for this machine"
-        raise CardRefused("card.interface_url", message)
+    check_secure(url.origin)
     return url
 
 

@@ -16,11 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_INTEGER
-from cardsign.errors import CardRefused, CardsignError, FileFault, UsageFault
+from cardsign.errors import CardRefused, FileFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.findings import MAX_OF_CODE, Place
 from cardsign.jose.jwk import ALGORITHMS, VerifyAlg
@@ -29,7 +29,15 @@ from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.times import read_span
-from cardsign.tomltext import Location, Table, find_lines, line_of, read_settings, read_toml
+from cardsign.tomltext import (
+    Location,
+    Table,
+    find_lines,
+    line_of,
+    read_by,
+    read_settings,
+    read_toml,
+)
 from cardsign.trust.policy import (
     DEFAULT_SKEW,
     ISSUER_NAME,
@@ -68,19 +76,6 @@ PATIENCE: Final = 10.0
 #: What only the operator's own policy may say. A policy that was only found may come from
 #: elsewhere, and would open the operator's network (E6, E13).
 OPERATOR_MEMBERS: Final = ("networks", "proxy")
-
-
-def _read_by(read: Callable[[Any], object]) -> AfterValidator:
-    """Convert a member by `read`, and report a refusal in the words of `read`."""
-
-    def convert(value: object) -> object:
-        try:
-            return read(value)
-        except CardsignError as refusal:
-            fix = f". {refusal.finding.fix}" if refusal.finding.fix else ""
-            raise ValueError(f"is refused: {refusal.message} ({refusal.code}){fix}") from refusal
-
-    return AfterValidator(convert)
 
 
 def _matching(form: re.Pattern[str]) -> Any:
@@ -162,7 +157,7 @@ class RootSet(Table):
 class PinnedKey(Table):
     """One key, and who holds it; without a holder it counts for none of `require`."""
 
-    public: Annotated[dict[str, Any], _read_by(_read_key)]
+    public: Annotated[dict[str, Any], read_by(_read_key)]
     holder: Holder | None = None
 
 
@@ -172,7 +167,7 @@ class AnchorTable(Table):
     keyset: KeysetPin | None = None
     roots: RootSet | None = None
     keys: Annotated[list[PinnedKey], Field(min_length=1, max_length=MAX_LISTED)] | None = None
-    jwks: Annotated[str, _read_by(parse_peer_url)] | None = None
+    jwks: Annotated[str, read_by(parse_peer_url)] | None = None
 
 
 def _anchor(table: AnchorTable) -> Anchor:
@@ -197,20 +192,18 @@ class IssuerTable(Table):
     """What you say of one issuer; :class:`TrustedIssuer` says what each member means."""
 
     name: IssuerName
-    origins: list[Annotated[str, _read_by(parse_place)]] = Field(
-        min_length=1, max_length=MAX_LISTED
-    )
-    anchor: Annotated[AnchorTable, _read_by(_anchor)]
+    origins: list[Annotated[str, read_by(parse_place)]] = Field(min_length=1, max_length=MAX_LISTED)
+    anchor: Annotated[AnchorTable, read_by(_anchor)]
     accept: Accept = "full"
     algorithms: list[VerifyAlg] = Field(
         default=[*get_args(VerifyAlg)], min_length=1, max_length=len(ALGORITHMS)
     )
     require: list[Holder] = Field(default=[], max_length=MAX_SIGNATURES)
     freshness: Freshness = "required"
-    cards: list[Annotated[str, _read_by(_card)]] = Field(default=[], max_length=MAX_LISTED)
+    cards: list[Annotated[str, read_by(_card)]] = Field(default=[], max_length=MAX_LISTED)
     peer: Peer = "required"
-    networks: list[Annotated[str, _read_by(_network)]] = Field(default=[], max_length=MAX_NETWORKS)
-    proxy: Annotated[str, _read_by(_proxy)] | None = None
+    networks: list[Annotated[str, read_by(_network)]] = Field(default=[], max_length=MAX_NETWORKS)
+    proxy: Annotated[str, read_by(_proxy)] | None = None
 
     def issuer(self) -> TrustedIssuer:
         """Return what a policy says of an issuer; the members were read when they were checked."""
