@@ -313,7 +313,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
     """Say what was done, and what needs a person; under ``--quiet`` the second alone."""
     first = progress.left[0].command if progress.left else ""
     # The same with the root keys does more: a person types one command.
-    same = (gap.command for gap in progress.left if gap.command.startswith(first))
+    same = (gap.command for gap in progress.left if first and gap.command.startswith(first))
     first = max(same, key=len, default="")
     if progress.left:
         gap = progress.left[0]

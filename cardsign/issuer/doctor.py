@@ -5,11 +5,9 @@ Each finding says what a person does about it.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Set
 from dataclasses import replace
-from datetime import timedelta
 
 from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
@@ -19,7 +17,7 @@ from cardsign.keys.history import check_witnessed
 from cardsign.keys.ledger import ENDED, StoreState, private_blob
 from cardsign.keys.store import PRIVATE_FOLDER, FolderStore, KeyStore, missing_store
 from cardsign.publish.generation import load_current
-from cardsign.times import read_stamp, second
+from cardsign.times import second
 
 
 def examine_issuer(work: Work) -> list[Finding]:
@@ -82,11 +80,7 @@ def _find_published_damage(work: Work) -> Iterator[Finding]:
 
 
 def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
-    """Yield what no gap says: a clock that is behind, and what guards less than it could."""
-    newest = read_stamp(json.loads(work.store.read_lines()[-1])["time"])
-    if newest > work.now + timedelta(seconds=work.config.timeline.skew):
-        message = f"the newest line of the log is of {second(newest)}, and this clock says it is "
-        yield Finding("doctor.clock", f"{message}not yet", severity="error")
+    """Yield what no gap says: what guards less than it could."""
     if state.release is None:
         message = "no release says yet where the log ends, so newest lines could be taken away "
         message += "unnoticed"

@@ -363,7 +363,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
         if served != data:
             message = f"deploy generation {generation.number} to {live}"
             why = f"{path} of generation {generation.number} is not live yet: {why}"
-            yield Gap(message, why=why, command=work.again)
+            yield Gap(message, why=why)
             return
     if generation.card:  # of a withdrawn card nothing is left to wait for
         yield Gap(f"record that {live} serves generation {generation.number}", close=record)

@@ -8,11 +8,13 @@ differ in the one line that they write into the log before.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -29,7 +31,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, history, ledger
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
-from cardsign.times import minute
+from cardsign.times import minute, read_stamp, second
 
 
 def find_gaps(work: Work) -> Iterator[Gap]:
@@ -41,6 +43,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
     store = work.store
     for holder in filter(None, (work, work.roots)):
         holder.store.load()
+    yield from _find_clock_gap(work)
     yield from publishing.find_stale_publications(work)
     obstacles, is_stranger = _find_obstacles(work)
     if obstacles:
@@ -80,6 +83,15 @@ def foresee(
         renewal = keysets.keyset_due(state, keyset, now=work.now)
     cards = [card for part in work.by_agent() for card in list_due_cards(part)]
     return agenda.steps(state, work.config.timeline, work.now), renewal, cards
+
+
+def _find_clock_gap(work: Work) -> Iterator[Gap]:
+    """Yield that this machine's clock is behind the log, so that much of it is not valid yet."""
+    for line in work.store.read_lines()[-1:]:
+        newest = read_stamp(json.loads(line)["time"])
+        if newest > work.now + timedelta(seconds=work.config.timeline.skew):
+            message = f"set this machine's clock: it says {second(work.now)}, and the newest line "
+            yield Gap(f"{message}of the log is of {second(newest)}", until=work.now)
 
 
 # What is published, and not by this key store; keysets that were signed, and not kept here.
