@@ -303,9 +303,8 @@ def _ask_to_revoke(
     if reason != "compromised":
         return f"{names} will be revoked permanently"
     groups = frozenset[str]().union(*(key.groups for key in keys))
-    beside = [
-        key for key in state.keys if key.is_taken_with(groups) and key.state not in ledger.ENDED
-    ]
+    in_use = (key for key in state.keys if key.state not in ledger.ENDED)
+    beside = [key for key in in_use if key.is_taken_with(groups)]
     others = ", ".join(key.named for key in beside if key not in keys)
     also = f", together with what is in the same custody: {others}" if others else ""
     if any(not key.rotates for key in beside):
