@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 from cardsign.card.document import Card, current_interfaces
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, InputRefused, LocalFault, UsageFault, require
-from cardsign.files import file_faults, leads_outside, read_bytes, read_stdin, walk
+from cardsign.files import file_faults, leads_outside, read_bytes, walk
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements, sort_statement
@@ -45,7 +46,7 @@ def read_card(name: str, folder: str = "") -> bytes | None:
         FileFault: The file cannot be read, or leads out of its folder.
     """
     if name == "-":
-        return read_stdin(MAX_CARD_BYTES)
+        return sys.stdin.buffer.read(MAX_CARD_BYTES + 1)  # an empty card has a verdict, too
     if is_url(name):
         return None
     # A stranger's folder may link to the user's own files, and messages would show a piece.
