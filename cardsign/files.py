@@ -14,7 +14,6 @@ import json
 import os
 import shlex
 import stat
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -69,19 +68,6 @@ def read_bytes(
         flags = _only_plain(path, links=not plain) if plain or is_found else os.O_RDONLY
         with _opened(path, flags) as descriptor:
             return _read(descriptor, path, max_bytes, is_cut=is_cut)
-
-
-def read_stdin(max_bytes: int) -> bytes:
-    """Return what is piped in, cut to one byte more than `max_bytes`.
-
-    Raises:
-        FileFault: ``file.unreadable``: nothing is.
-    """
-    data = sys.stdin.buffer.read(max_bytes + 1)
-    if not data:
-        hint = "Did the command before the pipe fail?"
-        raise FileFault("file.unreadable", "standard input is empty", hint=hint)
-    return data
 
 
 def read_secret(

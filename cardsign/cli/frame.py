@@ -31,6 +31,7 @@ from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_OK,
     CardsignError,
+    FileFault,
     LocalFault,
     UsageFault,
     of_the_user,
@@ -501,7 +502,7 @@ def read_input(name: str, *, max_bytes: int | None = None, insecure: bool | None
     whether this machine may be asked without TLS: then the card there is fetched.
     """
     from cardsign.card.strictjson import MAX_CARD_BYTES  # no help page reads a file
-    from cardsign.files import read_bytes, read_stdin
+    from cardsign.files import read_bytes
     from cardsign.urls import is_url
 
     max_bytes = max_bytes or MAX_CARD_BYTES
@@ -513,7 +514,11 @@ def read_input(name: str, *, max_bytes: int | None = None, insecure: bool | None
         hint = "Fetch it first: cardsign fetch URL -o card.json, or curl -O URL for another file."
         raise UsageFault("usage.invalid", "expected a file, found a URL", path=name, hint=hint)
     if name == STDIO:
-        return read_stdin(max_bytes)
+        data = sys.stdin.buffer.read(max_bytes + 1)
+        if not data:
+            hint = "Did the command before the pipe fail?"
+            raise FileFault("file.unreadable", "standard input is empty", hint=hint)
+        return data
     return read_bytes(Path(name), max_bytes=max_bytes, is_cut=True)
 
 

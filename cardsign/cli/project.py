@@ -271,15 +271,9 @@ def publish(
         message = "the cards of several agents are published together"
         raise UsageFault("usage.conflict", message, hint=hint)
     earlier = newest_generation(directory)
-    documents, writes = _read_documents(card, extended, jwks, keystore), not frame.is_dry_run()
-    if jwks is None and not keystore.names_keys:
-        work = keystore.work(config)
-        work.drops_others = drop_others
-        generation = publish_cards(work, documents, writes=writes)
-    else:
-        generation = publish_documents(
-            documents, config, now=moment(), drops_others=drop_others, writes=writes
-        )
+    documents = _read_documents(card, extended, jwks, keystore)
+    store = keystore if jwks is None and not keystore.names_keys else None
+    generation = _publish_card(documents, config, store, drop_others=drop_others)
     place = f"generation {generation.number} in {directory}"
     note = f"{place} is the same; nothing changed"
     if generation.created:
@@ -287,6 +281,20 @@ def publish(
     show(Answer(_generation_json(generation, earlier), notes=[note]))
     _describe(generation, earlier, export)
     return EXIT_OK
+
+
+def _publish_card(
+    documents: Documents, config: ProjectConfig, store: KeystoreOptions | None, *, drop_others: bool
+) -> Generation:
+    """Publish a card with the keys and statements of the key store; without one, with its own."""
+    writes = not frame.is_dry_run()
+    if store is None:
+        return publish_documents(
+            documents, config, now=moment(), drops_others=drop_others, writes=writes
+        )
+    work = store.work(config)
+    work.drops_others = drop_others
+    return publish_cards(work, documents, writes=writes)
 
 
 def _read_documents(

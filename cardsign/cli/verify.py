@@ -91,13 +91,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """
     named = frame.take(verifier.VerifierOptions, options)
     if options["serve"] is not None:
-        if cards or is_url(named.jwks or ""):
-            why = "with --serve name no cards, and give --jwks as a file"
-            raise UsageFault("usage.conflict", why)
-        from cardsign.server.run import serve_verdicts
-
-        serve_verdicts(named.batch, options["serve"], as_json=is_json())
-        return errors.EXIT_OK
+        return _serve(named, options["serve"], cards)
     if not cards:
         raise UsageFault("usage.invalid", "no CARD is named", hint="See cardsign verify --help.")
     card_files, output = list_cards(cards), options["output"]
@@ -117,15 +111,31 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
         judge = partial(_judge, batch, view)
         jobs, cluster = options["jobs"], options["cluster"]
         views = verify_many(card_files, judge, jobs=jobs, cluster=cluster)
-    else:  # the octets of the payload: their SHA-256 is `payload_sha256`
+    else:
         (outcome,) = verify_many(card_files, partial(attempt, batch))
-        if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
-            frame.write_output(output, jcs(outcome.result.card), is_exact=True)
+        _write_payload(output, outcome)
         views = iter([view(outcome)])
     statuses = _show_each(views, err=output == STDIO)
     if is_many:
         say(_summarize(statuses))
     return _heaviest(statuses)
+
+
+def _serve(named: verifier.VerifierOptions, place: str, cards: Sequence[str]) -> int:
+    """Answer requests for verdicts at HOST:PORT or at the path of a socket, until it is stopped."""
+    if cards or is_url(named.jwks or ""):
+        why = "with --serve name no cards, and give --jwks as a file"
+        raise UsageFault("usage.conflict", why)
+    from cardsign.server.run import serve_verdicts
+
+    serve_verdicts(named.batch, place, as_json=is_json())
+    return errors.EXIT_OK
+
+
+def _write_payload(output: str, outcome: Outcome) -> None:
+    """Write the octets that a trusted card's signatures cover: their SHA-256 is in its verdict."""
+    if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
+        frame.write_output(output, jcs(outcome.result.card), is_exact=True)
 
 
 #: What is printed of one card: the exit status of its verdict, why there is none, and finished
