@@ -122,7 +122,7 @@ class SignedCard:
         payloads: What was signed, in the order of the signatures.
         notes: Which SDKs will refuse the card, what a compat signature leaves open, what was
             passed over or dropped.
-        is_trusted: Whether who has the keys can trust it: what was forced may never be.
+        is_trusted: Whether a verifier with these keys trusts it; with `force` it may not.
     """
 
     document: bytes
@@ -447,7 +447,7 @@ def _make_entry(payload: Payload, signer: Signer, header: Mapping[str, str]) -> 
 def self_check(
     signed: bytes, keys: JwkSet, *, marker: ExtendedMarker | None = None, force: bool = False
 ) -> bool:
-    """Verify what was signed as a reader does that has only the public keys; say if that trusts it.
+    """Verify what was signed as a reader with the public keys would; return if it is trusted.
 
     Every full signature by these keys must be valid, and each key must have one.
 

@@ -166,7 +166,7 @@ _WORD: Final = re.compile(r"[-+.0-9A-Za-z_]*")
 _STRING_FAULTS: Final = {
     "Invalid control character at": "a control character in a string needs an escape such as \\n",
     "Unterminated string starting at": "the string that begins here has no end",
-    "Invalid \\escape": "a backslash in a string starts no escape of JSON",
+    "Invalid \\escape": "this backslash begins no escape that JSON knows",
     "Invalid \\uXXXX escape": "\\u in a string needs four hexadecimal digits",
 }
 

@@ -151,7 +151,7 @@ def _check_name(name: str, policy: Policy) -> None:
         raise UsageFault("usage.invalid", f"{message}; you gave {safe(name)!r}")
     if any(issuer.name == name for issuer in policy.issuers):
         hint = "Edit its entry, or add the other under another name."
-        raise UsageFault("usage.conflict", f"{name} is in {policy.path} already", hint=hint)
+        raise UsageFault("usage.conflict", f"{name} is already in {policy.path}", hint=hint)
 
 
 def _propose(

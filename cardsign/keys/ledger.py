@@ -139,11 +139,11 @@ class KeyRecord:
 
     @property
     def groups(self) -> frozenset[str]:
-        """All groups in which it was: a thief may have come before its passphrase changed."""
+        """Every group that it was in: a thief may have come before its passphrase changed."""
         return self.earlier | {self.group}
 
     def is_taken_with(self, groups: Set[str]) -> bool:
-        """Say whether who stole these groups may have this key.
+        """Return whether a thief of these groups may have this key.
 
         A root key that has left a group is not in it: unlike the others it is not made anew.
         """

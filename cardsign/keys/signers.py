@@ -481,8 +481,8 @@ _REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
 #: What to do about a refusal of which the text of its code says too little.
 _HINTS: Final = {
     "NoRegionError": "Set AWS_DEFAULT_REGION, or name the key by its ARN.",
-    "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or take a role of AWS.",
-    "DefaultCredentialsError": "Let GOOGLE_APPLICATION_CREDENTIALS name those of Google Cloud.",
+    "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or assume an IAM role.",
+    "DefaultCredentialsError": "Name the file of credentials in GOOGLE_APPLICATION_CREDENTIALS.",
 }
 
 

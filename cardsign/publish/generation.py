@@ -325,7 +325,7 @@ def check_export(directory: Path, publication: Path | None = None) -> None:
     """Refuse to export into what is, or becomes, a publication directory: ``usage.conflict``."""
     is_same = publication and os.path.realpath(directory) == os.path.realpath(publication)
     if is_same or (directory / CURRENT_FILE).is_file():
-        message = "a publication directory cannot be exported into: it is for extended cards, too"
+        message = "a publication directory cannot be exported into: it also holds extended cards"
         hint = "--export needs another folder than -o: --export static"
         raise UsageFault("usage.conflict", message, path=str(directory), hint=hint)
 

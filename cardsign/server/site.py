@@ -346,7 +346,7 @@ class Publications:
         older = [parse_object(generation.legacy_card)] if generation.legacy_card else []
         extended = ExtendedCards(generation, card, self._providers, self.now)
         if extended.are_published and not self._providers:
-            message = "%snobody can have the extended cards: name --token-file, or a [[provider]]"
+            message = "%snobody can get the extended cards: name --token-file, or a [[provider]]"
             log.warning(message, _prefix(name))
         documents = public_documents(generation, card, self.settings)
         return Agent(name, generation, documents, extended, find_paths(card, *older))
