@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, Target, field_of, rank
-from cardsign.build.reading import MAX_SOURCE_BYTES, SourceValue, find_files, read_source
+from cardsign.build.reading import SourceValue, find_files, read_source
 from cardsign.build.sources import KINDS, MCP, ORLOJ, take_server
 from cardsign.card.convert import PATCHED, PROTOCOL_VERSIONS, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.schema import CARD_1_0, A2aVersion
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in
-from cardsign.errors import BuildRefused, CardRefused, JsonRefused, UsageFault
-from cardsign.files import read_bytes
+from cardsign.errors import BuildRefused, CardRefused, CardsignError, JsonRefused, UsageFault
 from cardsign.findings import Finding
 from cardsign.urls import parse_url
 
@@ -99,23 +98,28 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
     for kind in KINDS:
         if source.startswith(f"{kind.name}:"):
             return kind, Path(source.removeprefix(f"{kind.name}:"))
-    path = Path(source)
+    path, unread = Path(source), list[CardsignError]()
     if os.path.isdir(path):
-        fitting = (kind for kind in KINDS if _has_file(path, kind))
+        fitting = (kind for kind in KINDS if _has_file(path, kind, unread))
     else:
-        documents = read_source(path)
-        fitting = (kind for file in documents for kind in KINDS if kind.is_file(file))
+        fitting = (kind for file in read_source(path) for kind in KINDS if kind.is_file(file))
     for kind in fitting:
         return kind, path
     message = f"it is none of {', '.join(kind.name for kind in KINDS)}"
-    raise SourceValue(source).refuse("build.unknown_source", message)
+    unknown = SourceValue(source).refuse("build.unknown_source", message)
+    unknown.others = [refusal.finding for refusal in unread[:1]]
+    raise unknown
 
 
-def _has_file(folder: Path, kind: Kind) -> bool:
+def _has_file(folder: Path, kind: Kind, unread: list[CardsignError]) -> bool:
     """Return whether a folder has a file of this kind, not another tool's of the same name."""
-    files = find_files(folder, kind.folder)
-    contents = (read_bytes(file, max_bytes=MAX_SOURCE_BYTES, is_cut=True) for file in files)
-    return any(kind.mark in content for content in contents)
+    for file in find_files(folder, kind.folder):
+        try:
+            if not kind.is_shared or any(map(kind.is_file, read_source(file))):
+                return True
+        except CardsignError as refusal:  # another tool's may have any form
+            unread.append(refusal)
+    return False
 
 
 def _set(draft: Draft, member: str, text: str) -> None:

@@ -32,9 +32,6 @@ MAX_TOOLS: Final = 5000
 SECONDS: Final = 60.0  # for a server in all, the installation of a program by npx or uvx included
 #: A program that is silent for longer gets a note that says why it may be.
 SILENT_SECONDS: Final = 8.0
-SAVE_IT: Final = (
-    "Serve POST /mcp for --ask-mcp; or save its answer to tools/list and build from it."
-)
 
 
 def ask_servers(
@@ -111,7 +108,8 @@ def _list_tools(
         if isinstance(cause, TimeoutError):
             problem = f"no answer in {SECONDS:.0f} s, as if it framed messages with Content-Length"
         message = f"the server gave no list of tools: {problem}"
-        raise place.refuse("build.unsupported", message, hint=SAVE_IT) from None
+        hint = "Serve POST /mcp for --ask-mcp; or save its answer to tools/list and build from it."
+        raise place.refuse("build.unsupported", message, hint=hint) from None
     data = json.dumps(answer).encode()
     if len(answer["tools"]) > MAX_TOOLS or len(data) > MAX_SOURCE_BYTES or answer["nextCursor"]:
         message = f"it lists more than {MAX_TOOLS} tools, {MAX_SOURCE_BYTES} bytes of them, or "

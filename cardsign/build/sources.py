@@ -225,9 +225,7 @@ def _has_table(document: SourceValue) -> bool:
     return isinstance(document.get(*_TABLE).value, dict)
 
 
-PYPROJECT: Final = Kind(
-    "pyproject", take_pyproject, _has_table, folder=(PYPROJECT_FILE,), mark=b"tool.cardsign"
-)
+PYPROJECT: Final = Kind("pyproject", take_pyproject, _has_table, (PYPROJECT_FILE,), is_shared=True)
 
 
 # Forge: forge.yaml, the agent.json of its builder, and the agent's skills. The configuration wins
@@ -569,9 +567,9 @@ def _choose(pool: _Pool, agent: str | None, place: SourceValue) -> SourceValue:
 ORLOJ: Final = Kind(
     "orloj",
     take_orloj,
-    lambda document: document.members.keys() >= {"apiVersion", "kind"},
+    lambda document: str(document.members.get("apiVersion")).startswith("orloj.dev/"),
     folder=("*.yaml", "*.yml", "*/*.yaml"),
-    mark=b"orloj.dev/",
+    is_shared=True,
     path=lambda draft: f"/v1/agent-systems/{draft.value('name')}/a2a",
 )
 
