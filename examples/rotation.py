@@ -94,7 +94,7 @@ def rotate(address: str) -> str:
     old_key = active_card_key()
     shutil.copy("signed.json", "before.json")
     rotating = ("keys", "rotate", "--now", old_key)
-    cardsign(*rotating, only=("cardsign:",), said="kept keyset 1.3")
+    cardsign(*rotating, only=("cardsign:",), said="stored keyset 1.3")
     expect(active_card_key() != old_key, "another key signs cards")
     wait_for_the_server(address)
     return old_key

@@ -318,12 +318,12 @@ def say_progress(progress: Progress, now: datetime) -> None:
     if progress.left:
         gap = progress.left[0]
         task = first or (safe(gap.what.partition(": ")[0]) if gap.who == "you" else "")
-        head = f". Do this: {task}" if task else f": it waits for {safe(gap.who)}"
+        head = f". Do this: {task}" if task else f": the rest waits for {safe(gap.who)}"
         say(f"not finished{head}", asked=True)
     for line in (*progress.done, *(f"would {line}" for line in progress.planned)):
         say(safe(line, limit=400))
     if not (progress.done or progress.planned or progress.left):
-        say("nothing was due")
+        say("nothing is due")
     for line in progress.notes:
         say(safe(line, limit=400), asked=True)
     for gap in progress.left:
@@ -336,4 +336,4 @@ def say_progress(progress: Progress, now: datetime) -> None:
 def _deadline(gap: Gap, now: datetime) -> str:
     if gap.until is None:
         return ""
-    return ", now" if gap.until <= now else f", until {second(gap.until, now)}"
+    return ", now" if gap.until <= now else f", by {second(gap.until, now)}"

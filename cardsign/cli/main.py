@@ -46,7 +46,7 @@ _SECTIONS: Final = {
         "serve": ("serve:serve", "Serve a publication, and follow it as it changes."),
         "tokens": ("serve:tokens", "Make, list and revoke bearer tokens."),
         "keyset": ("statements:keyset", "Say which keys may sign for the issuer."),
-        "release": ("statements:release", "Sign the daily list of current cards."),
+        "release": ("statements:release", "Sign the list of current cards."),
         "resign": ("sign:resign", "Sign a copy of a card for your gateway."),
     },
     "More": {

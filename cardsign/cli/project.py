@@ -135,8 +135,8 @@ def _custody_lines(plan: IssuerPlan, passphrases: RolePassphrases) -> Iterator[s
     """Yield which keys can be stolen together."""
     if shared := plan.list_shared(passphrases):
         keys = f"the {_name_keys(shared)} in {plan.keystore}"
-        yield f"one passphrase opens {keys}: whoever steals one has them all"
-        yield "  a passphrase in CARDSIGN_RELEASE_PASSPHRASE keeps cron from signing cards"
+        yield f"one passphrase opens {keys}: whoever steals it can use them all"
+        yield "  to give cron one that cannot sign cards: cardsign keys passwd --role release"
     where = "above" if plan.recovery_out is None else f"in {plan.recovery_out}"
     yield f"the recovery key is {where}, encrypted; no copy is kept here"
     yield "  print it, or keep it apart from the other keys: you need it if they are stolen"

@@ -289,7 +289,7 @@ def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
     show(Answer(keyset_json(statement), lines))
 
 
-# ``cardsign release``: an online key says it, daily and from cron.
+# ``cardsign release``: an online key says it, from cron.
 
 
 def _card(text: str) -> tuple[str | None, bytes]:
@@ -303,7 +303,7 @@ def _card(text: str) -> tuple[str | None, bytes]:
 
 @click.group(cls=Group)
 def release() -> None:
-    """Sign the daily list of current cards. A card that no fresh release lists is not trusted."""
+    """Sign the list of current cards. A card that no fresh release lists is not trusted."""
 
 
 @release.command(example="cardsign release renew --card signed.json")

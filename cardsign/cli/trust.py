@@ -195,7 +195,7 @@ def _compare(proposal: enrolment.Proposal, digest: str | None, *, yes: bool) -> 
         lines, hint = [f"keys at     {safe(proposal.seen_at, limit=300)}"], ""
         if keyset is not None:
             lines = [*keyset_lines(keyset)]
-            hint = f"If it agrees, type the same command with --digest {keyset.digest}. "
+            hint = f"If they agree, type the same command with --digest {keyset.digest}. "
         elif isinstance(proposal.anchor, KeysAnchor):
             keys = proposal.anchor.keys.keys
             lines += [f"key         {key.thumbprint}  {safe(key.kid, limit=64)}" for key in keys]

@@ -82,7 +82,7 @@ def _find_published_damage(work: Work) -> Iterator[Finding]:
 def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
     """Yield what no gap says: what guards less than it could."""
     if state.release is None:
-        message = "no release says yet where the log ends, so newest lines could be taken away "
+        message = "no release records yet where the log ends, so its last lines could be removed "
         message += "unnoticed"
         yield Finding("doctor.unwitnessed", message, Place(work.store.place), severity="note")
     if work.config.publish is not None and work.config.live is None:

@@ -154,12 +154,12 @@ def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
             with suppress(StatementRefused):
                 check_step(statement, holder.keyset)
                 close = partial(_accept_keyset, holder, statement, where)
-                yield Gap(f"keep keyset {statement.label}{where}", close=close)
+                yield Gap(f"store keyset {statement.label}{where}", close=close)
 
 
 def _accept_keyset(holder: Work, statement: KeysetStatement, where: str = "") -> list[str]:
     is_new = keysets.accept_keyset(holder, statement, name=str(holder.draft), is_overtaken=True)
-    return [f"kept keyset {statement.label}{where}"] if is_new else []
+    return [f"stored keyset {statement.label}{where}"] if is_new else []
 
 
 def _find_unlisted_roots(work: Work, keyset: KeysetStatement) -> Iterator[Gap]:
@@ -415,7 +415,7 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
     """
     is_new = keysets.accept_keyset(work, statement, name=name)
     lines = [f"keyset {statement.label} as the newest"] if is_new else []
-    done = _describe(work, "keep", "kept", lines)
+    done = _describe(work, "store", "stored", lines)
     return Progress(tuple(done)) if keysets.is_root_holder(work.store) else reconcile(work, done)
 
 

@@ -114,8 +114,8 @@ def examine_signature(
     if payload is None:
         # Which of the three it is, `inspect` searches for: a verdict does not depend on it.
         unfit = (
-            "the signature does not fit this card: changed after signing, or signed by a rule "
-            "that is not known here (a2a-sdk before 1.1.4, crewAI)"
+            "the card was changed after it was signed, or signed by an unsupported rule "
+            "(a2a-sdk before 1.1.4, crewAI)"
         )
         bad = Finding("sig.bad", unfit, Place(path))
         return _worthless(index, entry, "invalid", bad, Answers("no"))

@@ -305,8 +305,8 @@ class Verifier:
         if not self.lock_paths:
             raise UsageFault("lock.missing", "this verifier has no lock file to raise")
         if not self.policy.is_own:
-            message = "a policy that was found in the working directory does not raise its lock"
-            hint = f"Name it: --trust {self.policy.path}"
+            message = "a policy found in the working directory cannot raise its lock"
+            hint = f"Name the policy: --trust {self.policy.path}"
             raise UsageFault("config.not_allowed", message, hint=hint)
         floors: dict[str, Floor] = {}
         for issuer in self.policy.issuers:

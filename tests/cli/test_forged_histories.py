@@ -122,7 +122,7 @@ def test_no_card_that_lies_there_stops_a_revocation(issuer: Cardsign, file: str)
     settings = Path("cardsign.toml").read_text().partition("[[card]]")[0]
     Path("cardsign.toml").write_text(settings)
     ended = issuer(*REVOKE, stolen, **KNOWING_ALL)
-    assert (ended.status, "kept keyset 1.3" in ended.err) == (1, True), ended.err
+    assert (ended.status, "stored keyset 1.3" in ended.err) == (1, True), ended.err
     assert stolen not in load_current(PUBLIC).kids
 
 
