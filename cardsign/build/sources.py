@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -50,6 +51,9 @@ _OLDER: Final = {
     "securitySchemes": ["authentication", "auth"],
     "securityRequirements": ["security", "authentication", "auth"],
 }
+#: Members that say how to log in, and from which likeness on another name is one misspelt.
+_LOGIN: Final = ("security", "securityRequirements", "securitySchemes", "authentication")
+_MISSPELT: Final = 0.85
 _CARD_FILES: Final = (".well-known/agent-card.json", "agent-card.json", ".well-known/agent.json")
 
 
@@ -68,8 +72,13 @@ def take_card(document: SourceValue, draft: Draft) -> None:
         path = refused.path.split("/")[1:] or ["authentication"]
         raise _place(document, *path).refuse_as(refused) from refused
     for change in changes:
-        code = "build.left_out" if change.message.endswith("left out") else change.code
-        draft.note(code, change.message, _place(document, *change.path.split("/")[1:]))
+        path = change.path.split("/")[1:]
+        is_left_out, place = change.message.endswith("left out"), _place(document, *path)
+        if is_left_out and (meant := get_close_matches(path[-1], _LOGIN, n=1, cutoff=_MISSPELT)):
+            message = f"{path[-1]} is not a member of A2A; did you mean {meant[0]!r}?"
+            hint = "Without it the card might say that the agent asks for no login."
+            raise place.refuse("build.unsupported", message, hint=hint)
+        draft.note("build.left_out" if is_left_out else change.code, change.message, place)
     kept = kept_of(card)
     for name, value in with_kept(card, {}).items():
         if name in ("capabilities", "securitySchemes"):
@@ -98,7 +107,8 @@ def _take_card_skills(skills: Sequence[Json], document: SourceValue, draft: Draf
 
 def _place(document: SourceValue, *path: str) -> SourceValue:
     """Return where a member of the 1.0 card came from."""
-    places = [document.get(*path), *map(document.get, _OLDER.get("".join(path[:1]), ()))]
+    at = (int(token) if token.isdigit() else token for token in path)
+    places = [document.get(*at), *map(document.get, _OLDER.get("".join(path[:1]), ()))]
     return next((place for place in places if place.at in document.lines), places[0])
 
 
