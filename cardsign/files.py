@@ -281,7 +281,7 @@ def file_faults(path: Path | str, otherwise: str) -> Iterator[None]:
         if is_missing and code == "file.unreadable":
             raise FileMissing("file.not_found", "there is no such file", path=str(path)) from exc
         if isinstance(exc, IsADirectoryError):
-            code, message, hint = "file.unreadable", "this is a folder, not a file", "Name a file."
+            message, hint = "this is a folder, not a file", "Name a file."
         elif isinstance(exc, FileExistsError):
             code, message = "file.exists", "this file exists already"
         elif isinstance(exc, FileNotFoundError):

@@ -165,7 +165,7 @@ def test_a_file_keeps_what_it_is(path, tmp_path):
 
 def test_where_nothing_can_be_written_is_named(tmp_path):
     """And nothing appears."""
-    for target, code in ((".", "file.unreadable"), ("absent/file", "file.unwritable")):
+    for target, code in ((".", "file.unwritable"), ("absent/file", "file.unwritable")):
         with fault(code):
             files.write_atomic(tmp_path / target, b"new")
     assert leftovers(tmp_path) == []
@@ -249,7 +249,7 @@ def test_directories(tmp_path):
     with fault("file.exists"):
         files.make_directory(tmp_path / "file")
     files.remove(tmp_path / "absent")
-    with fault("file.unreadable"):
+    with fault("file.unwritable"):
         files.remove(tmp_path)
 
 

@@ -556,6 +556,9 @@ def check_output(output: str | None) -> str | None:
     if output == STDIO and asked_form() != "text":
         why = "the file and the report would both be written to standard output"
         raise UsageFault("usage.conflict", why, hint="Write the file elsewhere: -o FILE.")
+    if output is not None and output.endswith(os.sep):
+        message = "this is a folder, not a file"
+        raise FileFault("file.unwritable", message, path=output, hint="Name a file.")
     if output is not None and Path(output).is_file():
         from cardsign.files import read_bytes
 

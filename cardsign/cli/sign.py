@@ -33,6 +33,7 @@ from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.signers import Access, list_public_keys
 from cardsign.sign import COMPAT, SignedCard, SigningOptions, sign_with_notes
 
+_OF_ONE_CARD: Final = "name CARD: options such as --key and -o are about one card"
 #: Notes on what compat signatures leave open, and for whom there is none.
 _EXPLAINED: Final = frozenset({"sign.compat_lossy", "sign.sdk_refuses"})
 _OPEN: Final = 1_000  # characters of a list of places
@@ -160,7 +161,8 @@ def sign(
         signers, signing = _sign_card(card, output, options, keystore)
         signed = [(card, signing)]
     elif output != frame.STDIO or not is_usual:
-        raise UsageFault("usage.conflict", "name CARD: these options are about one card")
+        hint = "For several cards, repeat it for each: cardsign sign CARD --key URI -o FILE"
+        raise UsageFault("usage.conflict", _OF_ONE_CARD, hint=hint)
     else:
         signers, signed = _sign_project(keystore)
     for name, signing in signed if not is_json() else ():

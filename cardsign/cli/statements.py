@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -115,7 +116,8 @@ def draft(output: str | None, days: int, keystore: KeystoreOptions, **options: A
     file = output or f"keyset-{drafted.label}.json"
     frame.write_output(file, keysets.write_draft(drafted), plain=output is None)
     changes = say_differences(kept_keyset(store), drafted)
-    notes = [f"the digest of the draft {file}, for everyone who signs it: {drafted.digest}"]
+    sign = f"{'DRAFT' if file == frame.STDIO else shlex.quote(file)} --digest {drafted.digest}"
+    notes = [f"next, for each holder of a root key: cardsign keyset sign {sign}"]
     view = {"draft": file, **keyset_json(drafted), "changes": changes}
     show(Answer(view, () if file == frame.STDIO else [drafted.digest], notes))
 

@@ -98,8 +98,9 @@ def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
         if keyset and origin not in keyset.origins:
             allowed = ", ".join(keyset.origins)
             message = f"it has an interface at {origin}, and keyset {keyset.label} allows {allowed}"
-            options = " ".join(f"--origin {name}" for name in (*keyset.origins, origin))
-            hint = f"Correct it, or let the roots allow it: cardsign keyset draft {options}"
+            every = dict.fromkeys((*origins, *keyset.origins))  # releases list cards at the first
+            draft = "cardsign keyset draft " + " ".join(f"--origin {name}" for name in every)
+            hint = f"Correct it, or let the roots allow it: {draft}"
             raise errors.CardRefused("card.origin_mismatch", message, path=path, hint=hint)
 
 
@@ -402,7 +403,7 @@ def _make_repair_gap(work: Work, fault: errors.CardsignError) -> Gap:
     place = str(fault.finding.place) or "cardsign.toml"
     message = f"repair {place}: {fault.message}; until then what is published stays"
     if fault.code == "card.origin_mismatch":
-        message += f". {fault.finding.fix}"
+        message += f". {fault.finding.fix}; sign and publish the draft as that prints"
     return Gap(f"{message}. Then: {work.again}")
 
 
