@@ -177,13 +177,13 @@ def _list_ahead(work: Work) -> int:
         )
         lines.append(_due_line(step.what, step.due, now, "" if step.is_due(now) else step.why))
     if renewal is not None:
-        what = f"let the roots sign keyset {renewal.number}"
+        what = f"let the roots sign keyset {renewal.name}"
         lines.append(_due_line(what, renewal.due, now, renewal.why))
     for card in cards:
-        what = f"sign the extended card of audience {card.audience} again"
-        lines.append(_due_line(what, card.due, now, f"it ends at {second(card.ends)}"))
-    keyset = renewal and members(renewal, "number due why ends")
-    ending = [members(card, "audience due ends") for card in cards]
+        what = f"sign the extended card of audience {card.name} again"
+        lines.append(_due_line(what, card.due, now, card.why))
+    keyset = renewal and {"number": renewal.name, **members(renewal, "due why ends")}
+    ending = [{"audience": card.name, **members(card, "due ends")} for card in cards]
     return show(Answer({"ahead": rows, "keyset": keyset, "extended": ending}, lines))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from cardsign import errors
 from cardsign.build.assemble import build_card
@@ -33,7 +33,7 @@ from cardsign.keys.signers import Access
 from cardsign.publish.generation import CARD_FILE, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
-from cardsign.times import read_span, utc
+from cardsign.times import read_span, second, utc
 from cardsign.tomltext import bad_settings
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
@@ -185,14 +185,6 @@ def list_signed_cards(work: Work, *, again: bool = False) -> tuple[tuple[str, st
     return tuple(listed)
 
 
-def make_documents(cards: Sequence[tuple[ProjectCard, bytes]]) -> Documents:
-    """Return the signed cards of a project, of which the first is the public one."""
-    (_, public), *others = cards
-    older = next((data for card, data in others if card.legacy), None)
-    extended = {card.audience: data for card, data in others if card.audience}
-    return Documents(public, extended=extended, legacy_card=older)
-
-
 def expiry(text: str, now: datetime) -> int:
     """Return when a card that is signed now ends, in seconds since 1970.
 
@@ -293,7 +285,10 @@ def _find_signed(work: Work) -> Documents | None:
     signed_cards = sign_sources(work, card_signers(work.store, None, now=work.now))
     if any(signing.document != read_signed(card) for card, signing in signed_cards):
         raise errors.PassphraseFault("passphrase.none", "a card is not written yet")
-    return make_documents([(card, signing.document) for card, signing in signed_cards])
+    (_, public), *others = signed_cards
+    older = next((signing.document for card, signing in others if card.legacy), None)
+    extended = {card.audience: signing.document for card, signing in others if card.audience}
+    return Documents(public.document, extended=extended, legacy_card=older)
 
 
 def _is_switched_off(work: Work) -> bool:
@@ -465,23 +460,7 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
             yield Gap(message, command=publish)
 
 
-class CardDue(NamedTuple):
-    """When a published extended card has to be signed again.
-
-    Attributes:
-        audience: Whose card it is.
-        due: From when on.
-        ends: When it ends.
-        lifetime: How long it lasts once it is signed, if `keys rotate` renews it.
-    """
-
-    audience: str
-    due: datetime
-    ends: datetime
-    lifetime: timedelta | None
-
-
-def list_due_cards(work: Work) -> Iterator[CardDue]:
+def list_due_cards(work: Work) -> Iterator[agenda.Renewal]:
     """Yield when each extended card that is published has to be signed again.
 
     One that `keys rotate` renews is due when a third of its time is left; another one within
@@ -495,14 +474,14 @@ def list_due_cards(work: Work) -> Iterator[CardDue]:
                 end, begin = utc(marker.exp), begun.get(card_digest(untrusted_card), work.now)
                 lifetime = lifetimes.get(audience)
                 notice = lifetime / 3 if lifetime else min(NOTICE, (end - begin) / 4)
-                yield CardDue(audience, end - notice, end, lifetime)
+                yield agenda.Renewal(audience, end - notice, end, f"it ends at {second(end)}")
 
 
 def find_ending_cards(work: Work) -> Iterator[Gap]:
     """Yield extended cards that have ended or soon end, and that `keys rotate` does not renew."""
-    named = {card.audience for card in work.config.cards}
-    for audience, due, ends, lifetime in list_due_cards(work):
-        if lifetime or due > work.now or (audience in named and ends <= work.now):
+    named = {card.audience: _lifetime(card) for card in work.config.cards}
+    for audience, due, ends, _ in list_due_cards(work):
+        if named.get(audience) or due > work.now or (audience in named and ends <= work.now):
             continue  # one of the project that has ended cannot be signed, which is said already
         message = f"sign the extended card of audience {audience} again, to end later"
         options = f"--extended {audience} --seq N --expires DATE"

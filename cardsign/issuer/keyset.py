@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from cardsign import errors
 from cardsign.card.document import Card, list_origins
@@ -112,7 +112,7 @@ def _sentences(statement: KeysetStatement) -> Iterator[str]:
 # What a keyset says of the keys of a store; drafts, and whose signatures they need.
 
 
-def following(
+def with_own_keys(
     statement: KeysetStatement,
     state: StoreState,
     *,
@@ -214,25 +214,7 @@ def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
     return statements.keyset_of(envelope.read_envelope(untrusted_bytes, TYP_KEYSET, is_draft=True))
 
 
-class KeysetDue(NamedTuple):
-    """The next keyset statement, by its number as people write it.
-
-    Attributes:
-        due: From when on the roots are wanted.
-        why: What for, in words.
-        ends: When the newest one ends, and with it everything.
-    """
-
-    number: str
-    due: datetime
-    why: str
-    ends: datetime
-
-    def is_due(self, now: datetime) -> bool:
-        return self.due <= now
-
-
-def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
+def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> agenda.Renewal:
     """Say when the roots have to sign again: keys have changed, or a third of its time is left.
 
     Keys that have retired leave with the statement that is due for another reason. Until then each
@@ -245,14 +227,14 @@ def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -
         kids = ", ".join(key.kid for key in changed)
         why = f"keyset {previous.label} is out of date: {kids} changed since"
         due = min(due, max(map(_last_change, changed)))
-    return KeysetDue(f"{previous.epoch}.{previous.version + 1}", due, why, ends)
+    return agenda.Renewal(f"{previous.epoch}.{previous.version + 1}", due, ends, why)
 
 
 def find_changed(
     state: StoreState, statement: KeysetStatement, now: datetime
 ) -> tuple[KeyRecord, ...]:
     """Return the keys of a store of which a statement says something else; no retired ones."""
-    after = following(statement, state, now=now, lifetime=timedelta())
+    after = with_own_keys(statement, state, now=now, lifetime=timedelta())
     names = statement.revoked ^ after.revoked
     names |= {key.public.thumbprint for key in {*statement.keys} ^ {*after.keys}}
     names |= {key.public.thumbprint for key in {*statement.root.keys} ^ {*after.root.keys}}
@@ -279,21 +261,21 @@ def draft_if_due(
     Raises:
         StatementRefused: As :func:`draft_next`.
     """
-    next_keyset = keyset_due(state, previous, now=now)
-    if not next_keyset.is_due(now):
+    renewal = keyset_due(state, previous, now=now)
+    if renewal.due > now:
         return None
     with suppress(StatementRefused):
         if draft is not None:
             check_draft(draft, previous)
-            if not keyset_due(state, draft, now=now).is_due(now):
+            if keyset_due(state, draft, now=now).due > now:
                 return draft
     # The draft says when it came to be due, unless that was too long ago.
-    since = max(next_keyset.due, utc(previous.iat)).replace(microsecond=0)
+    since = max(renewal.due, utc(previous.iat)).replace(microsecond=0)
     issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
-    return draft_next(following(previous, state, now=issued), previous, now=issued)
+    return draft_next(with_own_keys(previous, state, now=issued), previous, now=issued)
 
 
-def says_more(
+def find_additions(
     state: StoreState, previous: KeysetStatement, draft: KeysetStatement, *, now: datetime
 ) -> tuple[str, ...]:
     """Return what a draft changes besides what the key store has to say; nobody vouches for it.
@@ -308,7 +290,7 @@ def says_more(
     ours, since = previous, utc(draft.iat)
     with suppress(StatementRefused):  # such as too few roots: only a person can fix that
         restored = state.replacing(key.at("retiring") for key in over)
-        ours = draft_next(following(previous, restored, now=since), previous, now=since)
+        ours = draft_next(with_own_keys(previous, restored, now=since), previous, now=since)
     *content, times = differences(ours, draft)
     additions = tuple(change for change in content if not change.startswith("="))
     is_of_its_time = draft.exp == ours.exp and since <= now
@@ -349,8 +331,10 @@ def draft_keyset(
     store, now = work.store, work.now
     previous = kept_keyset(store)
     check_begun(previous, now)
-    content = previous or KeysetStatement("", (work.config.issuer or "",), _own_root(store.state))
-    content = following(content, store.state, now=now, lifetime=lifetime)
+    own = (RootKey(key.public, key.holder or _OWNER) for key in store.state.active_keys("root"))
+    first = KeysetStatement("", (work.config.issuer or "",), Quorum(1, tuple(own)))
+    content = previous or first
+    content = with_own_keys(content, store.state, now=now, lifetime=lifetime)
     holders = {key.holder for key in content.root.keys}
     if unknown := [holder for holder in remove_roots if holder not in holders]:
         message = f"{unknown[0]!r} holds no root key, and so cannot be removed"
@@ -371,12 +355,6 @@ def draft_keyset(
     )
     with of_the_user("the draft"):
         return draft_next(content, previous, now=now, lifetime=lifetime)
-
-
-def _own_root(state: StoreState) -> Quorum:
-    """Return the root of a first statement: every root key of a store, any one suffices."""
-    roots = state.active_keys("root")
-    return Quorum(1, tuple(RootKey(key.public, key.holder or _OWNER) for key in roots))
 
 
 def check_begun(
@@ -567,7 +545,7 @@ def _find_draft_gaps(work: Work, newest: KeysetStatement, *, is_final: bool) -> 
     if draft is not present:
         write = partial(write_atomic, file, write_draft(draft), plain=True)
         yield Gap(f"draft keyset {draft.label}, and sign it with the root keys", close=write)
-    elif additions := says_more(state, newest, draft, now=now):
+    elif additions := find_additions(state, newest, draft, now=now):
         message = (
             f"keyset {draft.label} in {file} has changes that nobody here has drafted: "
             f"{'; '.join(additions)}. Ask who drafted it, and sign it by the digest that they "
@@ -901,7 +879,7 @@ def recover(
     roots = Quorum(1, (RootKey(root.public, holder),))
     lost |= {key.public.thumbprint for key in previous.root.keys}
     content = replace(previous, root=roots, recovery=quorum, revoked=frozenset(lost))
-    content = following(content, store.state, now=now)
+    content = with_own_keys(content, store.state, now=now)
     content = replace(content, epoch=previous.epoch + 1)
     with of_the_user("the draft"):
         draft = draft_next(content, previous, now=now)

@@ -182,12 +182,10 @@ def publish_documents(
     directory = needed_publication(config)
     # No longer than rotation assumes.
     max_age = min(publications.DEFAULT_MAX_AGE, config.timeline.max_age)
-    older, newest = documents.legacy_card, None
-    if older is None and any(card.legacy for card in config.cards):
-        newest = newest_generation(directory)
-    documents = replace(
-        documents, max_age=max_age, legacy_card=newest.legacy_card if newest else older
-    )
+    older, is_named = documents.legacy_card, any(card.legacy for card in config.cards)
+    if older is None and is_named and (newest := newest_generation(directory)):
+        older = newest.legacy_card
+    documents = replace(documents, max_age=max_age, legacy_card=older)
     return publications.publish_generation(
         documents, directory, now=now, drops_others=drops_others, writes=writes
     )

@@ -24,7 +24,7 @@ from cardsign.findings import counted
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer import publishing
 from cardsign.issuer import release as releases
-from cardsign.issuer.cards import CardDue, find_card_gaps, find_ending_cards, list_due_cards
+from cardsign.issuer.cards import find_card_gaps, find_ending_cards, list_due_cards
 from cardsign.issuer.work import NEEDS_A_PERSON, RECOVER, Gap, Work, key_holder
 from cardsign.jose.jwk import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey
@@ -76,7 +76,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
 
 def foresee(
     work: Work,
-) -> tuple[tuple[agenda.Step, ...], keysets.KeysetDue | None, list[CardDue]]:
+) -> tuple[tuple[agenda.Step, ...], agenda.Renewal | None, list[agenda.Renewal]]:
     """Return what is ahead of the keys, of the keyset if there is one, and of extended cards."""
     state, keyset, renewal = work.store.state, work.keyset, None
     if keyset and not history.has_ended(state, keyset):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -273,6 +273,22 @@ class Step:
     def is_due(self, now: datetime) -> bool:
         """Return whether it can and should be done at `now`."""
         return self.due is not None and self.due <= now
+
+
+class Renewal(NamedTuple):
+    """When a keyset statement, or an extended card, has to be signed again.
+
+    Attributes:
+        name: The number of the next keyset as people write it; the audience of the card.
+        due: From when on.
+        ends: When the newest one ends.
+        why: What for, in words.
+    """
+
+    name: str
+    due: datetime
+    ends: datetime
+    why: str
 
 
 def steps(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple[Step, ...]:

@@ -212,7 +212,7 @@ class Issuer:
     def _publish(self, t: int, now: datetime, delay: int | None = None) -> None:
         """Statements first, then the card and the keys; each is live when it is deployed."""
         wanted = keyset_due(self.store.state, self.keysets[-1], now=now)
-        if wanted.is_due(now) and not self.ceremony_planned:
+        if wanted.due <= now and not self.ceremony_planned:
             self.world.note(f"the roots have to sign: {wanted.why}")
             self.ceremony_planned = True
             self.world.plan(t + self.random.randint(0, self.setting.ceremony), self._ceremony)
