@@ -83,10 +83,8 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
     kid, public = keystore.kid, keystore.public
     if source.partition(":")[0] in ("env", *SCHEMES):
         access = keystore.access(source)
-        if public is None:
-            key = list_public_keys(source, access, kid=kid)[0]
-        else:
-            key = issuer.read_public(public, kid=kid)
+        named = public and issuer.read_public(public, kid=kid)
+        key = named or list_public_keys(source, access, kid=kid)[0]
         check_possession(open_signer(source, key, access))
         store = stores.create_store(keystore.located(), stores.local_user())
         store.commit(agenda.enter, key, custody=source, now=moment(), role=role)
@@ -176,12 +174,9 @@ def _list_ahead(work: Work) -> int:
             {**members(step, "action due why"), **members(step.key, "role alg"), "kid": kid}
         )
         lines.append(_due_line(step.what, step.due, now, "" if step.is_due(now) else step.why))
-    if renewal is not None:
-        what = f"let the roots sign keyset {renewal.name}"
-        lines.append(_due_line(what, renewal.due, now, renewal.why))
-    for card in cards:
-        what = f"sign the extended card of audience {card.name} again"
-        lines.append(_due_line(what, card.due, now, card.why))
+    renewals = [(f"let the roots sign keyset {renewal.name}", renewal)] if renewal else []
+    renewals += [(f"sign the extended card of audience {card.name} again", card) for card in cards]
+    lines += [_due_line(task, ahead.due, now, ahead.why) for task, ahead in renewals]
     keyset = renewal and {"number": renewal.name, **members(renewal, "due why ends")}
     ending = [{"audience": card.name, **members(card, "due ends")} for card in cards]
     return show(Answer({"ahead": rows, "keyset": keyset, "extended": ending}, lines))

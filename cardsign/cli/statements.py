@@ -16,6 +16,7 @@ from cardsign import errors
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
+from cardsign.cli.verifier import statements_option
 from cardsign.config import NO_CONFIG
 from cardsign.errors import PassphraseFault, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE
@@ -181,6 +182,7 @@ def sign(
     help="Make a new recovery key too, encrypted, because the old one has been used.",
 )
 @issuer.publication_option("--publication")
+@statements_option
 @issuer.recovery_option(required=True)
 @issuer.unlock_options
 @frame.yes_option
@@ -188,6 +190,7 @@ def recover(
     output: str | None,
     recovery_file: Path,
     publication: Path | None,
+    statements: tuple[Path, ...],
     yes: bool,
     keystore: KeystoreOptions,
     **options: Any,
@@ -200,8 +203,8 @@ def recover(
     more holders, send them the draft (cardsign keyset sign).
 
     If everything else is lost, the command makes a new key store with a card key and a release key,
-    and takes the statements from what is published, which --digest shows to be yours. The draft no
-    longer lists the lost keys.
+    and takes the statements from what is published, or from a verifier's copies (--statements);
+    --digest shows that they are yours. The draft no longer lists the lost keys.
     Afterwards: cardsign keyset publish DRAFT; cardsign keys rotate.
     """
     config = project_config(publication)
@@ -214,6 +217,7 @@ def recover(
         partial(issuer.unlock_recovery, recovery_file),
         # Each from where later commands look for it, or as it is typed.
         passphrase=lambda role: access.for_role(role).secrets("new passphrase", f"{role} keys"),
+        copies=statements,
         **options,
     )
     previous = releases.needed_keyset(store)
@@ -224,11 +228,11 @@ def recover(
     frame.write_output(file, keysets.write_draft(signed), plain=output is None)
     say_differences(previous, signed)
     notes = [*(f"signed by {line}" for line in signing_lines(signed, previous))]
-    if publication is not None and _write_settings(signed, place, publication):
-        notes.append(f"wrote {CONFIG_FILE}, so that the next commands find what is published")
+    site = publication or (Path("public") if statements else None)
+    if site is not None and _write_settings(signed, place, site):
+        notes.append(f"wrote {CONFIG_FILE}, so that the next commands publish in {site}")
     notes.append(f"  next: {work.command(f'keyset publish {file}')}")
-    view = {"draft": file, "digest": signed.digest, "root": root.thumbprint}
-    show(Answer(view, notes=notes))
+    show(Answer({"draft": file, "digest": signed.digest, "root": root.thumbprint}, notes=notes))
 
 
 def _write_settings(statement: KeysetStatement, place: StorePlace, publication: Path) -> bool:

@@ -37,12 +37,13 @@ from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, s
 from cardsign.keys.passphrases import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.keys.signers import Access
 from cardsign.keys.store import KeyStore, StorePlace, StoreUser, create_store, is_taken, open_store
-from cardsign.publish.publication import SKEW
+from cardsign.publish.publication import SKEW, Issued
 from cardsign.statements import envelope
 from cardsign.statements import keyset as statements
 from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, OnlineRole, Quorum, RootKey
 from cardsign.times import day, second, utc
+from cardsign.trust.walk import load_statements
 from cardsign.urls import check_secure, parse_origin
 
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
@@ -833,6 +834,7 @@ def recover(
     *,
     passphrase: Callable[[str], bytes],
     digest: str | None = None,
+    copies: Sequence[Path] = (),
     new_recovery_out: Path | None = None,
 ) -> tuple[KeysetStatement, KeyRecord]:
     """Open the next epoch with a recovery key, after root keys were stolen or lost.
@@ -848,6 +850,7 @@ def recover(
         passphrase: Gives the passphrase of a role's new key; asked before anything is written.
         digest: Of one of the issuer's own keysets, in lower-case hex, where none is kept: whoever
             can write what is published could list this recovery key beside one of theirs.
+        copies: Files and folders with keysets that others have kept, instead of the published ones.
         new_recovery_out: Make a new recovery key too, into this new file.
 
     Returns:
@@ -861,7 +864,7 @@ def recover(
         FileFault: ``file.exists``: something is at `new_recovery_out`.
     """
     store, now = work.store, work.now
-    previous, published = _find_newest(work, digest)
+    previous, published = _find_newest(work, digest, copies)
     holder = previous.root.keys[0].holder
     old, secret = recovery()
     quorum = _find_recovery_keys(previous, old)
@@ -924,24 +927,30 @@ def _written(file: Path | None, envelope: bytes) -> Iterator[None]:
 
 
 def _find_newest(
-    work: Work, digest: str | None
+    work: Work, digest: str | None, copies: Sequence[Path]
 ) -> tuple[KeysetStatement, Mapping[KeysetStatement, bytes]]:
-    """Return the newest keyset, and those to keep: what is published, where none is kept."""
-    published = None if work.keyset else published_statements(work.config.publish)
+    """Return the newest keyset, and those to keep: copies or published ones, where none is kept."""
+    published = None
+    if not work.keyset and (untrusted := load_statements(copies).untrusted_keysets):
+        try:
+            published = Issued(untrusted).checked(now=None)
+        except errors.PublishRefused as refusal:
+            hint = "Name each version after the first that you name, or the newest alone."
+            raise UsageFault(refusal.code, refusal.message, hint=hint) from refusal
+    elif not work.keyset:
+        published = published_statements(work.config.publish)
     keysets_to_keep = published.keysets if published else {}
     own = "".join((digest or "").split()).lower()
     if keysets_to_keep and own not in {keyset.digest for keyset in keysets_to_keep}:
-        why = "no keyset that is published has this digest" if digest else "no keyset is kept here"
-        raise UsageFault(
-            "statement.digest",
-            f"{why}, so what is published may be somebody else's",
-            hint="Give the digest that `cardsign init` printed, or that a verifier's trust.toml "
-            f"pins: {work.command(RECOVER)} --digest SHA-256",
-        )
+        message = "no keyset has this digest" if own else "no digest says whose keysets these are"
+        hint = "Give the digest that `cardsign init` printed, or that of a verifier's trust.toml: "
+        hint += f"{work.command(RECOVER)} --digest SHA-256"
+        raise UsageFault("statement.digest", message, hint=hint)
     newest = published.newest if published else work.keyset
     if newest is None:
         message = "there is neither a key store nor a publication of this issuer here"
-        hint = "Go to the issuer's folder, or name what is published: --publication DIR."
+        hint = "Go to the issuer's folder, or name what is published: --publication DIR. If that "
+        hint += "is lost, get the keysets from a verifier: --statements DIR."
         place = str(work.config.publish or work.store.place)
         raise errors.StoreFault("keystore.no_keyset", message, path=place, hint=hint)
     check_begun(newest, work.now)

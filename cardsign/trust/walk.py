@@ -8,12 +8,13 @@ fit is reported and left out. The walk is linear in the number of statements.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
@@ -124,7 +125,7 @@ def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
     """Read keyset and release statements from files, and from the folders among them.
 
     They are sorted by what they say they are, and not verified. What else is in a folder, such as
-    the card itself, is left out.
+    the card itself, is left out. A folder may be that of a verifier's cache.
 
     Raises:
         UsageFault: A file that was named is no statement, under its own ``statement.*`` code;
@@ -135,20 +136,27 @@ def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
     for path in paths:
         if not path.is_dir():
             with of_the_user(str(path)):
-                data = read_bytes(path, max_bytes=MAX_INPUT_BYTES)
-                statements = statements.joined(sort_statement(data))
+                statements = statements.joined(_sort_file(path))
             continue
         below = (Path(place, name) for place, _, names in walk(path) for name in names)
         files, listed = sorted(file for file in below if file.suffix == ".json"), NO_STATEMENTS
         for file in files[:MAX_FILES]:
             with suppress(InputRefused):
-                data = read_bytes(file, max_bytes=MAX_INPUT_BYTES, is_found=True)
-                listed = listed.joined(sort_statement(data))
+                listed = listed.joined(_sort_file(file, is_found=True))
         if listed == NO_STATEMENTS:
             message = f"there is no statement among the first {MAX_FILES} files (*.json) here"
             raise UsageFault("usage.conflict", message, path=str(path))
         statements = statements.joined(listed)
     return statements
+
+
+def _sort_file(path: Path, *, is_found: bool = False) -> SuppliedStatements:
+    """Sort what is in a file: a statement, or a list of the texts of some, as in the cache."""
+    texts = [read_bytes(path, max_bytes=MAX_INPUT_BYTES, is_found=is_found)]
+    if texts[0].startswith(b"["):
+        with suppress(ValueError, RecursionError, AttributeError):
+            texts = [text.encode() for text in json.loads(texts[0])]
+    return reduce(SuppliedStatements.joined, map(sort_statement, texts[:MAX_STEPS]), NO_STATEMENTS)
 
 
 def sort_statement(untrusted_bytes: bytes) -> SuppliedStatements:
