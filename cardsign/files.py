@@ -28,6 +28,8 @@ FileStamp: TypeAlias = tuple[int, int, int]
 CONFIG_FILE: Final = "cardsign.toml"
 #: What a user allows on this machine (:mod:`cardsign.keys.passphrases`).
 USER_FILE: Final = "signers.toml"
+#: What says which generation of a publication is the newest (:mod:`cardsign.publish.generation`).
+CURRENT_FILE: Final = "current"
 #: Bytes. More than any card or statement has: one that is too large is refused as such, and not
 #: called unreadable.
 MAX_INPUT_BYTES: Final = 4 * 1024 * 1024

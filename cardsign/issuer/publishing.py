@@ -18,7 +18,7 @@ from cardsign import errors
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import ProjectConfig
 from cardsign.errors import PublishRefused, UsageFault
-from cardsign.files import read_bytes
+from cardsign.files import CURRENT_FILE, read_bytes
 from cardsign.findings import counted
 from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work
 from cardsign.jose.keys import JwkSet, PublicKey
@@ -27,7 +27,7 @@ from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.publish import generation as generations
 from cardsign.publish import publication as publications
-from cardsign.publish.generation import CURRENT_FILE, Generation, newest_generation
+from cardsign.publish.generation import Generation, newest_generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.statements.release import ReleaseStatement

@@ -409,6 +409,11 @@ class FolderStore(KeyStore):
         return lines[start - 1 :]
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
+        above = [self.path, *self.path.absolute().parents]
+        if not self.log.exists() and any((place / files.CURRENT_FILE).is_file() for place in above):
+            message = "this folder is published, and may be served with all that is in it"
+            hint = "Keep the keys elsewhere: --keystore DIR"
+            raise FileFault("file.exists", message, path=self.place, hint=hint)
         files.make_directory(self.path)
         with self.alone():
             earlier = self.read_lines()

@@ -37,7 +37,14 @@ from pydantic import AwareDatetime, Field, ValidationError
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, FileMissing, ServeFault, UsageFault
-from cardsign.files import list_names, make_directory, read_bytes, refuse_links, write_atomic
+from cardsign.files import (
+    CURRENT_FILE,
+    list_names,
+    make_directory,
+    read_bytes,
+    refuse_links,
+    write_atomic,
+)
 from cardsign.jose.keys import JwkSet
 from cardsign.tomltext import Table
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
@@ -46,7 +53,6 @@ CARD_FILE: Final = "agent-card.json"
 LEGACY_FILE: Final = "agent-card-0.3.json"
 JWKS_FILE: Final = "jwks.json"
 RELEASE_FILE: Final = "release.json"
-CURRENT_FILE: Final = "current"
 #: Six digits sort by name; the millionth generation has seven.
 FOLDER: Final = re.compile(r"[0-9]{6,16}")
 #: Seconds: one year, more than which caches do not tell from "for ever".

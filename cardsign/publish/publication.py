@@ -24,6 +24,7 @@ from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json
 from cardsign.errors import FileFault, PublishRefused, SignatureRefused, UsageFault
 from cardsign.files import (
+    CURRENT_FILE,
     file_faults,
     list_names,
     locked,
@@ -37,7 +38,6 @@ from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Publication, PublishedCard
 from cardsign.publish.generation import (
     CARD_FILE,
-    CURRENT_FILE,
     FOLDER,
     JWKS_FILE,
     LEGACY_FILE,

@@ -35,12 +35,11 @@ from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, CardsignError, ServeFault, SignatureRefused
-from cardsign.files import FileStamp, file_stamp
+from cardsign.files import CURRENT_FILE, FileStamp, file_stamp
 from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import JwkSet
 from cardsign.page import POLICY, card_page
 from cardsign.publish.generation import (
-    CURRENT_FILE,
     DEPRECATED,
     MAX_STATEMENT_AGE,
     Generation,
