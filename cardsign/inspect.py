@@ -130,7 +130,7 @@ class Inspection:
             because = cut(client["because"], 160)
             yield f"    {client['outcome']:<12} {client['verifier']}: {because}"
         if self.agent:
-            yield "  the card's own words, of which nothing is verified:"
+            yield "  what the card says of itself, not verified:"
             yield from description_lines(self.agent)
         for signature in self.signatures:
             yield from signature.lines()
@@ -149,8 +149,8 @@ class Inspection:
             return f"{summary}, signatures not checked: {reason}"
         keys = "the keys that its own origin publishes" if is_url else "the keys given"
         fitting = sum(bool(signature.profiles) for signature in self.signatures)
-        summary += f", {fitting} of {len(self.signatures)} signatures fit this card by {keys}"
-        return f"{summary}; predicted of clients:"
+        summary += f", {fitting} of {len(self.signatures)} signatures verify with {keys}"
+        return f"{summary}; predictions for clients:"
 
 
 # The card's own words: what the agent is and asks for. Nothing of it is verified.

@@ -54,7 +54,7 @@ _MAX_MEMBERS: Final = 1000
 @click.option(
     "--a2a",
     type=click.Choice(("0.2", "0.3", "1.0", "both")),
-    help="The A2A version; both: also 0.3, as CARD.0.3.json [default: 0.3 from Forge, else 1.0].",
+    help="The A2A version; both: also CARD.0.3.json [default: OpenFang 0.2, Forge 0.3, else 1.0].",
 )
 @click.option("--base-url", metavar="URL", help="Where the server is; the source's path follows.")
 @click.option("--url", metavar="TEMPLATE", help="Where the agent is; {name} stands for its name.")
@@ -65,7 +65,7 @@ _MAX_MEMBERS: Final = 1000
     help="A member of the card, such as description or skills.ID.name; wins over every source.",
 )
 @click.option("--agent", metavar="NAME", help="The Orloj agent, if there are several.")
-@click.option("--prompt-excerpt", is_flag=True, help="Describe it by a prompt's first sentence.")
+@click.option("--prompt-excerpt", is_flag=True, help="Describe it with a prompt's first sentence.")
 @click.option(
     "--ask-mcp",
     metavar="URL",
@@ -278,15 +278,15 @@ def contract_check(
 @click.option("--tools", metavar="FILE", help="In place of NEW: a saved answer to tools/list.")
 @frame.network_option
 def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: bool) -> int:
-    """Say what changed from card OLD to NEW, and whether NEW's version says so.
+    """Say what changed from card OLD to NEW, and whether NEW's version is high enough.
 
     Each is a file, a URL, or '-' for stdin. Nothing is verified, and signatures are not compared.
     --live compares the signatures and the bytes too, unless only NEW is signed. --tools compares
     the skills' schemas with those of the tools.
 
-    Exit status 0: the version is enough; with --live or --tools: nothing differs. 1: a higher
-    version is needed; something differs. 3: the version is enough unless a change that cannot be
-    judged breaks a caller.
+    Exit status 0: the version is high enough; with --live or --tools: nothing differs. 1: a higher
+    version is needed; something differs. 3: the version is high enough unless a change that cannot
+    be judged breaks a caller.
     """
     from cardsign.diff import MAX_MANIFEST_BYTES, diff_cards, diff_live, diff_tools
 

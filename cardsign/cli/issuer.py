@@ -76,7 +76,7 @@ kid_option: Final = click.option(
     "--kid",
     metavar="KID",
     callback=_check_kid,
-    help="The kid to publish [default: that of the JWK that is read, else the thumbprint].",
+    help="The kid to publish [default: the JWK's own, else the thumbprint].",
 )
 passphrase_option: Final = click.option(
     "--passphrase-file",

@@ -222,8 +222,7 @@ def rotate(
 
     A draft in next-keyset.json that is still right is not changed.
 
-    Exit status 1: something is left for a person. The output says for whom, what, and until
-    when.
+    Exit status 1: something is left for a person. The output says who must do what, and by when.
     """
     from cardsign.issuer import reconcile
 

@@ -62,9 +62,8 @@ def init(
     """Set up this folder: cardsign.toml, a key store, and the first signed statements.
 
     It makes four keys. The root key signs the keyset statement, which says which keys count. The
-    card key signs cards. From cron, the release key lists the current cards. The recovery
-    key replaces a stolen root key; no copy of it is kept. A key store that signs cards already
-    keeps its card keys.
+    card key signs cards. The release key, used from cron, lists the current cards. The recovery key
+    replaces a stolen root key; no copy of it is kept. An existing key store keeps its card keys.
 
     CARDSIGN_ROOT_PASSPHRASE, CARDSIGN_RELEASE_PASSPHRASE and CARDSIGN_RECOVERY_PASSPHRASE give
     those keys passphrases of their own. So do the passphrase files in your own settings.
@@ -174,7 +173,8 @@ def config() -> None:
 def check() -> None:
     """Check the settings, and that the cards are there.
 
-    Exit status 2: it is malformed, names a place outside this folder, or a card is missing.
+    Exit status 2: a setting is malformed or names a place outside this folder, or a card is
+    missing.
     """
     settings, store = project_config(), KeystoreOptions().open_if_any()
     paths = [path for card in settings.cards for path in card.build or [card.source]]

@@ -130,13 +130,13 @@ def find_signers(
     "--extended",
     "audience",
     metavar="AUDIENCE",
-    help="Mark it as the extended card for this audience, a random id; needs --seq and --expires.",
+    help="Mark CARD as extended for this audience, a random id; needs --seq and --expires.",
 )
 @click.option(
-    "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for."
+    "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that CARD is for."
 )
 @click.option(
-    "--expires", metavar="DATE", help=f"When it ends, at most 400 days ahead: {END_FORMS}."
+    "--expires", metavar="DATE", help=f"When CARD ends, at most 400 days ahead: {END_FORMS}."
 )
 @issuer.key_option
 @issuer.public_option
@@ -152,7 +152,7 @@ def sign(
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
     SDKs disagree about which bytes a signature covers. So one signature is made for each payload
-    that differs, and each SDK finds one that it accepts. A card that is already fully signed is
+    that differs, so that SDKs find one that they accept. A card that is already fully signed is
     written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
     is_usual = not any(value for name, value in options.items() if name != "compat")

@@ -197,10 +197,10 @@ def recover(
 ) -> None:
     """Open the next epoch with the recovery key.
 
-    It is for root keys that were stolen or lost. The command makes a new root key in this key
-    store, and every old root key ends. Revoke stolen card and release keys first: cardsign keys
-    revoke. The draft is signed by the new root and by the key in --recovery-file. If recovery needs
-    more holders, send them the draft (cardsign keyset sign).
+    Use it when root keys were stolen or lost. The command makes a new root key in this key store,
+    and every old root key ends. Revoke stolen card and release keys first: cardsign keys revoke.
+    The draft is signed by the new root and by the key in --recovery-file. If recovery needs more
+    holders, send them the draft (cardsign keyset sign).
 
     If everything else is lost, the command makes a new key store with a card key and a release key,
     and takes the statements from what is published, or from a verifier's copies (--statements);

@@ -91,8 +91,8 @@ def add(who: str, **options: Any) -> None:
     channel first. With --digest another keyset is refused. Without it you are shown what would be
     pinned, and asked. Where there is no terminal, say --yes.
 
-    If there is no policy yet, one is begun in this folder. The URL, or the card of each origin, is
-    what `cardsign peers verify` checks; edit trust.toml for other cards, or to demand more.
+    If there is no policy yet, one is started in this folder. The URL, or the card of each origin,
+    is what `cardsign peers verify` checks; edit trust.toml for other cards, or to demand more.
     """
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
@@ -129,7 +129,7 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
         origins = origins or [str(url.origin)]
     elif not origins or options["name"]:
         hint = "Write the issuer as a URL, https://HOST. Or name the origin: --origin https://HOST"
-        message = f"{safe(who)!r} is a name: --origin goes with it, and --name with a URL"
+        message = f"{safe(who)!r} is not a URL: a name needs --origin, and no --name"
         raise UsageFault("usage.conflict", message, hint=hint)
     with of_the_user("--origin"):
         places = [parse_place(text) for text in origins]
@@ -371,8 +371,8 @@ def forget(name: str, yes: bool, trust_file: Path | None) -> None:
 def pin(name: str, trust_file: Path | None) -> None:
     """Move the pin of NAME forward to the keyset of trust.lock.
 
-    Roots retired before it can then no longer start another history. `cardsign trust update`
-    brings the lock up to date.
+    Roots retired before that keyset can then no longer start another history. `cardsign trust
+    update` brings the lock up to date.
     """
     policy = verifier.needed_policy(trust_file)
     cache, is_dry_run = user_cache(), frame.is_dry_run()

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Count only signatures of this profile; served-as-is is the strictest.",
 )
-@click.option("--audience", metavar="ID", help="It must be the extended card for this audience.")
+@click.option("--audience", metavar="ID", help="CARD must be the extended card for this audience.")
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1, 64), default=1, help="Processes to use."
 )

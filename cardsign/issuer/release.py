@@ -230,7 +230,7 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
     """
     newest = history.kept_keyset(store)
     if newest is None:
-        raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=store.place)
+        raise StoreFault("keystore.no_keyset", "there is no keyset statement", path=store.place)
     return newest
 
 

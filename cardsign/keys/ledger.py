@@ -362,7 +362,7 @@ class StoreState:
         if not fitting and len(name) >= MIN_PREFIX:
             fitting = [key for key in self.keys if any(full.startswith(name) for full in key.names)]
         if len(fitting) != 1:
-            problem = "several kids begin with" if fitting else "no kid begins with"
+            problem = "several kids begin with" if fitting else "no key is called"
             raise StoreFault("keystore.unknown_key", f"{problem} {name!r}")
         return fitting[0]
 

@@ -149,7 +149,7 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
     elif other := inquiry.policy.pinned_for(kid):
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"your policy pins the key {kid!r} for {other!r}"
-        hint = f"If this should be its card, say so: --issuer {other}"
+        hint = f"If it should be a card of {other}: --issuer {other}"
     else:
         code = "key.unknown"
         kids = [short_kid(key.public.kid) for key in trust.keys] if trust is not None else []
