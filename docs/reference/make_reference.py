@@ -43,7 +43,8 @@ LINT_INTRODUCTION = (
     "1 if a finding is at least a warning; `--fail-on` names another severity. Of one card, 50 "
     "findings of a rule are listed, and 200 in all.",
     "`cardsign help RULE` says why a rule matters and how to fix what it finds, and has an "
-    "example of a good and a bad card. `--group` chooses groups of rules. `[lint]` in "
+    "example of a good and a bad card. Each finding is an error unless a severity follows its "
+    "rule. `--group` chooses groups of rules. `[lint]` in "
     "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers.",
     "The rules of `portable` are exact: a card has none of their findings if and only if the four "
     "default [profiles](../concepts/profiles.md) make the same bytes of it.",
@@ -133,6 +134,13 @@ def walk(context: click.Context) -> Iterator[click.Context]:
                 yield from walk(click.Context(command, context, name))
 
 
+def code_line(code: str) -> str:
+    """What a code means, and its severity unless that is an error."""
+    severity = severity_of(code)
+    weight = f" ({severity})" if severity != "error" else ""
+    return f"* `{code}`{weight}: {describe_code(code).title}"
+
+
 def reasons() -> str:
     """docs/reference/reasons.md: each code in its group, and what it means."""
     sections = [
@@ -141,7 +149,7 @@ def reasons() -> str:
         wrapped(
             "Every error, verdict and HTTP refusal carries one of these codes, or one of "
             "[lint](lint.md). `cardsign help CODE` says what to do about it. A code keeps its "
-            "meaning for ever; none is removed. Each is an error unless a severity stands behind "
+            "meaning for ever; none is removed. Each is an error unless a severity follows "
             "it."
         ),
     ]
@@ -149,10 +157,7 @@ def reasons() -> str:
     for code in list_codes():
         if code in RULES or "." not in code:
             continue
-        severity = severity_of(code)
-        weight = f" ({severity})" if severity != "error" else ""
-        line = f"* `{code}`{weight}: {describe_code(code).title}"
-        groups.setdefault(code.partition(".")[0], []).append(line)
+        groups.setdefault(code.partition(".")[0], []).append(code_line(code))
     for group, lines in groups.items():
         sections.append(f"## {group}\n\n" + "\n".join(lines))
     return "\n\n".join(sections) + "\n"
@@ -167,11 +172,7 @@ def lint() -> str:
     """docs/reference/lint.md: the rules of each group, and what each finds."""
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
     for name, about in GROUPS.items():
-        lines = [
-            f"* `{code}` ({severity_of(code)}): {describe_code(code).title}"
-            for code in RULES
-            if group_of(code) == name
-        ]
+        lines = [code_line(code) for code in RULES if group_of(code) == name]
         sections.append(f"## {name}\n\nOf {about}.\n\n" + "\n".join(lines))
     return "\n\n".join(sections) + "\n"
 
