@@ -189,7 +189,7 @@ class KeystoreOptions:
         """Return what the signers of ``--key`` may use."""
         for option, value in (("--public", self.public), ("--kid", self.kid)):
             if value is not None and len(self.uris) != 1:
-                raise UsageFault("usage.conflict", f"{option} goes with one --key")
+                raise UsageFault("usage.conflict", f"{option} can be used with one --key only")
         return self.access(*self.uris).for_role("card")
 
     def list_keys(self) -> list[PublicKey]:

@@ -91,7 +91,7 @@ def import_(source: str, role: ledger.Role, keystore: KeystoreOptions) -> None:
         _made(store.state.find(key.thumbprint), store)
         return
     if public is not None:
-        raise UsageFault("usage.conflict", "--public goes with the URI of a signer")
+        raise UsageFault("usage.conflict", "--public can be used with the URI of a signer only")
     source = source.removeprefix("file:")
     with of_the_user(source):
         data = frame.read_input(source, max_bytes=MAX_KEY_FILE_BYTES)

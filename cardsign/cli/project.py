@@ -255,7 +255,7 @@ def publish(
     is_project = card is None and not extended and jwks is None and not keystore.names_keys
     if options["watch"]:
         if not is_project or drop_others or export or frame.is_dry_run() or is_json():
-            message = "--watch is about the cards of cardsign.toml, and goes with -o and --every"
+            message = "--watch publishes the cards of cardsign.toml; only -o and --every go with it"
             raise UsageFault("usage.conflict", message)
         return _watch(options["every"], output, keystore)
     config = project_config(output)

@@ -51,7 +51,7 @@ def read_marker(
     if audience is None and seq is None and expires is None:
         return None
     if audience is None or seq is None or expires is None:
-        message = "--extended, --seq and --expires need one another"
+        message = "--extended, --seq and --expires must be used together"
         hint = "--seq is the number of the next release."
         raise UsageFault("usage.conflict", message, hint=hint)
     check_audience(audience)

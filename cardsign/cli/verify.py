@@ -384,7 +384,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
     """
     named = frame.take(verifier.VerifierOptions, options)
     if extended != (audience is not None):
-        raise UsageFault("usage.conflict", "--extended and --audience ID need one another")
+        raise UsageFault("usage.conflict", "--extended and --audience ID must be used together")
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":
