@@ -317,10 +317,11 @@ def _signers(
         key = open_store(key)
     if isinstance(key, KeyStore):
         from cardsign.issuer.work import card_signers
+        from cardsign.keys.history import list_own_kids
 
         if not isinstance(passphrase, bytes):
             raise TypeError(
                 "a key store needs its passphrase: sign_card(card, store, passphrase=b'...')"
             )
-        return card_signers(key, passphrase, now=_time(now)), key.state.ever_held_kids()
+        return card_signers(key, passphrase, now=_time(now)), list_own_kids(key)
     return signers_of(key), frozenset()

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -187,17 +187,13 @@ def _due_line(what: str, due: datetime | None, now: datetime, why: str) -> str:
     return safe(f"{what}: {', '.join(filter(None, (when, why)))}", limit=400)
 
 
-#: What ``--now`` stands for without a key.
-_ALL: Final = "*"
-
-
 @keys.command(example="cardsign keys rotate --dry-run")
 @issuer.root_keystore_option
 @click.option(
     "--now",
     metavar="[KID]",
     is_flag=False,
-    flag_value=_ALL,
+    flag_value="",
     help="Begin to rotate this active key now, or all. For a stolen one: cardsign keys revoke.",
 )
 @click.option(
@@ -231,7 +227,7 @@ def rotate(
     if now is None or adopt:
         progress = reconcile.reconcile(work)
     else:
-        progress = reconcile.rotate_now(work, [] if now == _ALL else [now])
+        progress = reconcile.rotate_now(work, [now] if now else [])
     return issuer.show_progress(progress, work.now)
 
 

@@ -29,6 +29,7 @@ from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.work import card_signers, named_signers
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
+from cardsign.keys.history import list_own_kids
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.signers import Access, list_public_keys
 from cardsign.sign import COMPAT, SignedCard, SigningOptions, sign_with_notes
@@ -80,10 +81,9 @@ def find_signers(
     access, kid, name = keystore.named_access(), keystore.kid, keystore.public
     if not keystore.uris:
         store = keystore.open()
-        return card_signers(store, access, now=now), store.state.ever_held_kids()
+        return card_signers(store, access, now=now), list_own_kids(store)
     public = None if name is None else _read_public(keystore, name, access)
-    beside = keystore.open_if_any()
-    uris = keystore.uris
+    beside, uris = keystore.open_if_any(), keystore.uris
     try:
         signers = named_signers(uris, access, now=now, store=beside, public=public, kid=kid)
     except SignerFault as fault:
@@ -94,7 +94,7 @@ def find_signers(
         raise SignerFault(fault.code, fault.message, path=fault.path, hint=hint) from fault
     if len({signer.public for signer in signers}) < len(signers):
         raise UsageFault("usage.conflict", "--key names one key twice", hint="Name it once.")
-    return signers, beside.state.ever_held_kids() if beside else frozenset()
+    return signers, list_own_kids(beside) if beside else frozenset()
 
 
 @frame.command(

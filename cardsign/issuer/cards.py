@@ -28,7 +28,7 @@ from cardsign.issuer.release import card_digest, find_release_gap, is_withdrawn
 from cardsign.issuer.work import NEEDS_A_PERSON, NOTICE, Gap, Work, card_signers, key_holder
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
-from cardsign.keys import agenda, ledger
+from cardsign.keys import agenda, history, ledger
 from cardsign.keys.signers import Access
 from cardsign.publish.generation import CARD_FILE, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
@@ -80,9 +80,8 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
         _check_origins(work, card, source)
         with of_the_user(str(card.source)):
             marker = _marker(work, card, source, earlier, {signer.public.kid for signer in signers})
-            options = SigningOptions(
-                own_kids=work.store.state.ever_held_kids(), extended=marker, file=str(card.source)
-            )
+            own_kids = history.list_own_kids(work.store)
+            options = SigningOptions(own_kids=own_kids, extended=marker, file=str(card.source))
             document = earlier if earlier and _says_the_same(source, earlier, marker) else source
             signing = sign_with_notes(document, signers, options)
         signed.append((card, replace(signing, notes=(*changes, *signing.notes))))
@@ -308,7 +307,7 @@ def _sign_published(work: Work, access: Access | bytes | None) -> Documents | No
     if not (newest and cards and all(_is_ours(work, *card) for card in cards.items())):
         return None
     signers = card_signers(work.store, access, now=work.now)
-    options = SigningOptions(own_kids=work.store.state.ever_held_kids())
+    options = SigningOptions(own_kids=history.list_own_kids(work.store))
     signed = {name: sign_document(cards[name], signers, options) for name in cards}
     again = replace(newest, files=signed)
     return Documents(again.card, extended=again.extended, legacy_card=again.legacy_card)

@@ -175,8 +175,6 @@ def _find_unlisted_roots(work: Work, keyset: KeysetStatement) -> Iterator[Gap]:
 
 # Keys: due steps, and those that are to be made.
 
-_PAST: Final = {"activate": "activated", "retire": "retired"}
-
 
 def find_key_gaps(work: Work) -> Iterator[Gap]:
     """Yield every due step of a key, and every key that is to be made."""
@@ -221,7 +219,7 @@ def _take_step(work: Work, step: agenda.Step) -> list[str]:
         return events
 
     state = work.store.commit(decide, now=work.now)
-    done = [f"{_PAST[step.action]} {step.key.named}"] if events else []
+    done = [f"{step.action}d {step.key.named}"] if events else []
     if done and step.action == "activate" and not (state.keysets or state.publications):
         done.append("sign your cards again, and hand out the key set: cardsign keys jwks")
     return done

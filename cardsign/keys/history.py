@@ -115,6 +115,16 @@ def find_listed(store: KeyStore, keys: Iterable[_Key], role: OnlineRole) -> tupl
     return listed
 
 
+def list_own_kids(store: KeyStore) -> frozenset[str]:
+    """Return every kid that is or was ours; signatures under them are ours to replace.
+
+    That of a key which the newest keyset revokes is, too: it was lost before a recovery.
+    """
+    kept, kids = kept_keysets(store), {key.kid for key in store.state.keys}
+    listed = {key.public for keyset in kept for key in keyset.keys}
+    return frozenset(kids.union(key.kid for key in listed if key.thumbprint in kept[-1].revoked))
+
+
 def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:
     """Check that a release was signed by right when it was issued; return who signed it.
 

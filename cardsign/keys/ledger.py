@@ -346,10 +346,6 @@ class StoreState:
         """Return the public keys to publish, oldest first."""
         return JwkSet.of([key.public for key in self.published_keys()])
 
-    def ever_held_kids(self) -> frozenset[str]:
-        """Return every kid that is or was ours; signatures under them are ours to replace."""
-        return frozenset(key.kid for key in self.keys)
-
     def find(self, name: str) -> KeyRecord:
         """Return the key called `name`: its kid, its thumbprint, or the first of their characters.
 
