@@ -1,9 +1,7 @@
-"""The one description of the A2A 1.0 and 0.3 Agent Card fields.
+"""The one description of the A2A 1.0 and 0.3 Agent Card fields, as ``a2a.txt`` has them.
 
-The two tables say everything: names, types, REQUIRED and proto `optional`. Canonicalization,
-coverage, spelling and type checks walk what is read from them.
-
-Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/src/types.ts`.
+That file says everything: names, types, REQUIRED and proto `optional`. Canonicalization, coverage,
+spelling and type checks walk what is read from it.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.card.values import Json, children_of, finding_at
@@ -35,60 +34,7 @@ _JSON_TYPES: Final[Mapping[str, JsonType]] = {
     "list": (list, "a list"),
 }
 
-# A message in a line, its fields in the order of the schema. A field is a string unless a type
-# follows: `bool`, `free` (a free-form object), a message; in [] a list of it, in {} a map of it.
-# `!` is REQUIRED, where a reader can count on it; `?` is proto `optional`, so that set to the
-# default differs from unset. A `|` after a message: at most one of its fields may be set.
-_A2A_1_0: Final = """
-AgentCard name! description! supportedInterfaces:[AgentInterface]! provider:AgentProvider version!
-    documentationUrl? capabilities:AgentCapabilities! securitySchemes:{SecurityScheme}
-    securityRequirements:[SecurityRequirement] defaultInputModes:[string]!
-    defaultOutputModes:[string]! skills:[AgentSkill]! signatures:[AgentCardSignature] iconUrl?
-AgentInterface url! protocolBinding! tenant protocolVersion!
-AgentProvider url! organization!
-AgentCapabilities streaming:bool? pushNotifications:bool? extensions:[AgentExtension]
-    extendedAgentCard:bool?
-AgentExtension uri description required:bool params:free
-AgentSkill id! name! description! tags:[string]! examples:[string] inputModes:[string]
-    outputModes:[string] securityRequirements:[SecurityRequirement]
-SecurityRequirement schemes:{StringList}
-StringList list:[string]
-SecurityScheme| apiKeySecurityScheme:APIKeySecurityScheme
-    httpAuthSecurityScheme:HTTPAuthSecurityScheme oauth2SecurityScheme:OAuth2SecurityScheme
-    openIdConnectSecurityScheme:OpenIdConnectSecurityScheme
-    mtlsSecurityScheme:MutualTlsSecurityScheme
-APIKeySecurityScheme description location! name!
-HTTPAuthSecurityScheme description scheme! bearerFormat
-OAuth2SecurityScheme description flows:OAuthFlows! oauth2MetadataUrl
-OpenIdConnectSecurityScheme description openIdConnectUrl!
-MutualTlsSecurityScheme description
-OAuthFlows| authorizationCode:AuthorizationCodeOAuthFlow
-    clientCredentials:ClientCredentialsOAuthFlow implicit:ImplicitOAuthFlow
-    password:PasswordOAuthFlow deviceCode:DeviceCodeOAuthFlow
-AuthorizationCodeOAuthFlow authorizationUrl! tokenUrl! refreshUrl scopes:{string}! pkceRequired:bool
-ClientCredentialsOAuthFlow tokenUrl! refreshUrl scopes:{string}!
-ImplicitOAuthFlow authorizationUrl refreshUrl scopes:{string}
-PasswordOAuthFlow tokenUrl refreshUrl scopes:{string}
-DeviceCodeOAuthFlow deviceAuthorizationUrl! tokenUrl! refreshUrl scopes:{string}!
-AgentCardSignature protected! signature! header:free
-"""
-_A2A_0_3: Final = """
-AgentCard name! description! url! preferredTransport additionalInterfaces:[AgentInterface]
-    provider:AgentProvider version! protocolVersion! documentationUrl?
-    capabilities:AgentCapabilities! supportsAuthenticatedExtendedCard:bool?
-    securitySchemes:{SecurityScheme} security:[free] defaultInputModes:[string]!
-    defaultOutputModes:[string]! skills:[AgentSkill]! signatures:[AgentCardSignature] iconUrl?
-AgentInterface url! transport!
-AgentCapabilities streaming:bool? pushNotifications:bool? stateTransitionHistory:bool?
-    extensions:[AgentExtension]
-AgentSkill id! name! description! tags:[string]! examples:[string] inputModes:[string]
-    outputModes:[string] security:[free]
-SecurityScheme type description name in scheme bearerFormat flows:OAuthFlows oauth2MetadataUrl
-    openIdConnectUrl
-OAuthFlows authorizationCode:OAuthFlow clientCredentials:OAuthFlow implicit:OAuthFlow
-    password:OAuthFlow
-OAuthFlow authorizationUrl tokenUrl refreshUrl scopes:{string}
-"""
+_A2A_1_0, _A2A_0_3 = Path(__file__).with_name("a2a.txt").read_text("utf-8").split("\n\n")[1:]
 #: Members that say who may call, and how: never excused when uncovered.
 _SECURITY: Final = frozenset({"securitySchemes", "securityRequirements", "security"})
 _FIELD: Final = re.compile(
