@@ -103,9 +103,7 @@ def check_is_no_key_set(payload: Mapping[str, Json]) -> None:
 
 def unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
     """Return the members of a card but for its signatures; their values are the caller's."""
-    members = dict(document)
-    members.pop("signatures", None)
-    return members
+    return {name: value for name, value in document.items() if name != "signatures"}
 
 
 def render(document: Mapping[str, Json]) -> bytes:

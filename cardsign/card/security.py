@@ -365,10 +365,6 @@ def _openid(settings: Settings) -> _Scheme:
     return {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
 
 
-def _mtls(_: Settings) -> _Scheme:
-    return {"mtlsSecurityScheme": {}}
-
-
 ProviderType: TypeAlias = Literal[
     "static_token",
     "http_verifier",
@@ -391,7 +387,7 @@ PROVIDERS: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
     "aws_sigv4": _http("bearer", bearerFormat="forge-aws-v1"),
     "api_key": _api_key,
     "basic": _http("basic"),
-    "mtls": _mtls,
+    "mtls": lambda _: {"mtlsSecurityScheme": {}},
 }
 
 #: What the words of an `authentication` member mean: A2A 0.2 and what real cards hold.
@@ -403,7 +399,7 @@ AUTHENTICATION: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
     "apikey": _api_key,
     "oauth2": _oauth2,
     "openidconnect": _openid,
-    "mutualtls": _mtls,
+    "mutualtls": PROVIDERS["mtls"],
     # Google's agents take their callers' tokens as bearers; which ones they are is its matter.
     "gcp_agent_identity": _http("bearer", bearerFormat="gcp-agent-identity"),
 }

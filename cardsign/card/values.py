@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -39,10 +40,7 @@ def pointer(*tokens: str | int) -> str:
 
     It is cut as by :func:`append`.
     """
-    base = ""
-    for token in tokens:
-        base = append(base, token)
-    return base
+    return reduce(append, tokens, "")
 
 
 def finding_at(code: str, tokens: tuple[str, ...], message: str) -> Finding:

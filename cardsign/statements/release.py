@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -254,17 +255,11 @@ def check_order(
 def _card(value: Json, path: str) -> ListedCard:
     readers: read.Readers = {
         "url": read.url,
-        "kind": _kind,
+        "kind": partial(read.text, form=re.compile(KIND_PUBLIC), expected=KIND_PUBLIC),
         "payload_sha256": read.digest,
         "seq": read.integer,
     }
     return ListedCard(**read.record(value, path, readers))
-
-
-def _kind(value: Json, path: str) -> str:
-    if value != KIND_PUBLIC:
-        raise read.refused(path, KIND_PUBLIC)
-    return KIND_PUBLIC
 
 
 def _cards(value: Json, path: str) -> tuple[ListedCard, ...]:

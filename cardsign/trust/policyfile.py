@@ -109,10 +109,6 @@ def _card(text: str) -> str:
     return str(parse_url(text))
 
 
-def _read_key(jwk: dict[str, Any]) -> PublicKey:
-    return PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS))
-
-
 Seconds: TypeAlias = Annotated[int, BeforeValidator(_seconds)]
 Positive: TypeAlias = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Digest: TypeAlias = Annotated[str, _matching(DIGEST)]
@@ -157,7 +153,7 @@ class RootSet(Table):
 class PinnedKey(Table):
     """One key, and who holds it; without a holder it counts for none of `require`."""
 
-    public: Annotated[dict[str, Any], read_by(_read_key)]
+    public: Annotated[dict[str, Any], read_by(PublicKey.from_jwk)]
     holder: Holder | None = None
 
 
