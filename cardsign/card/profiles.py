@@ -80,9 +80,7 @@ class Payloads:
     def _make(self, profile: ProfileName) -> Payload | CanonicalizationError:
         try:
             rewrite = PROFILES[profile]
-            if rewrite is None or (profile in DEFAULT_PROFILES and self.is_plain):
-                return Payload(profile, self.data, self.members)
-            if (rewritten := rewrite(self)) is self.tree:  # nothing was changed
+            if rewrite is None or (rewritten := rewrite(self)) is self.tree:  # nothing was changed
                 return Payload(profile, self.data, self.members)
             value = write(rewritten)
             assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
@@ -109,11 +107,6 @@ class Payloads:
             CanonicalizationError: It has none.
         """
         return jcs(self.members)
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether the default profiles change nothing, which takes less time to see than to do."""
-        return rules.is_plain(self.members, CARD_1_0)
 
     @cached_property
     def tree(self) -> Node:

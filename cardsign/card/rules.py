@@ -17,14 +17,14 @@ JSON without defaults, and then delete whatever is empty, at any depth.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias
 
 from cardsign.card.document import DEFAULT_TRANSPORT
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import WRAPPERS, type_of_flat
-from cardsign.card.values import Json, children_of
+from cardsign.card.values import Json
 
 #: Member names and indices from the root to a value.
 Tokens: TypeAlias = tuple[str | int, ...]
@@ -144,28 +144,6 @@ def list_of(node: Node) -> list[Node]:
     if not isinstance(node.value, list):
         raise RuleRefusal(node, "expected a list")
     return node.value
-
-
-def is_plain(value: Mapping[str, Json], message: Message) -> bool:
-    """Return whether the rules for A2A 1.0 change nothing in a message.
-
-    Each member has the name and type of the schema, and nothing is empty. Of some messages that
-    are left alone as well, such as one with free-form content, it is untrue.
-    """
-    for name, child in value.items():
-        field = message.fields.get(name)
-        if field is None or field.kind == "free" or (field.oneof and len(value) > 1):
-            return False
-        if child is False and field.kind == "bool" and field.presence:
-            continue
-        if not child or not isinstance(child, field.expected[0]):
-            return False
-        for element in [child] if field.shape == "one" else [e for _, e in children_of(child)]:
-            if not element or not isinstance(element, field.element[0]):
-                return False
-            if isinstance(element, dict) and field.message and not is_plain(element, field.message):
-                return False
-    return True
 
 
 def as_written(node: Node, message: Message) -> Node:
