@@ -6,13 +6,12 @@ the upstream. The upstream's own signature does not come along: it covers other 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from cardsign.card.document import interfaces_of, spelled_name, unsigned
+from cardsign.card.document import interfaces_of, render, spelled_name
 from cardsign.card.extensions import EXTENDED_FLAGS, UPSTREAM, kept_of, with_kept
 from cardsign.card.schema import fold
 from cardsign.card.values import Json, elements_of, members_of, value_at
@@ -89,18 +88,17 @@ def resign_card(
         UsageFault: ``usage.invalid``: two endpoints would become one.
         SigningRefused, SignerFault: As :func:`cardsign.sign.sign_document`.
     """
-    document = unsigned(trusted_card(upstream).document)
-    via = (*read_via(document), url.replace(PATH, ""))
+    card = trusted_card(upstream).document
+    via = (*read_via(card), url.replace(PATH, ""))
     if _gateway(via[-1]) in map(_gateway, via[:-1]) or len(via) > MAX_GATEWAYS:
         gateways = cut(", ".join(via[:-1]))
         raise CardRefused("gateway.loop", f"the card came through {gateways} already")
-    moved = _at_gateway(document, url)
-    for owner in (moved, members_of(moved.get(spelled_name(moved, "capabilities")))):
+    _move_endpoints(card, url)
+    for owner in (card, members_of(card.get(spelled_name(card, "capabilities")))):
         for name in [name for name in owner if fold(name) in _EXTENDED]:
             del owner[name]
-    copy = with_kept(moved, {**kept_of(moved), UPSTREAM: _origin(upstream, now, via)})
-    data = json.dumps(copy, ensure_ascii=False, indent=2).encode() + b"\n"
-    return sign_with_notes(data, signers, options or SigningOptions())
+    copy = with_kept(card, {**kept_of(card), UPSTREAM: _origin(upstream, now, via)})
+    return sign_with_notes(render(copy), signers, options or SigningOptions())
 
 
 def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> dict[str, Json]:
@@ -120,13 +118,12 @@ def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> dict[str, 
     }
 
 
-def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
-    """Return the card with the gateway's endpoints."""
-    moved: dict[str, Any] = json.loads(json.dumps(document))
+def _move_endpoints(card: dict[str, Any], url: str) -> None:
+    """Let every endpoint of a card be the gateway's."""
     own = parse_url(url.replace(PATH, "/"))
     below = parse_place(url.partition(PATH)[0]) if PATH in url else None
     targets: dict[str, set[Url]] = {}
-    for interface in interfaces_of(document, any_spelling=True):
+    for interface in [*interfaces_of(card, any_spelling=True)]:
         theirs = interface_url(str(interface.url), str(interface.binding))
         if theirs == own or (below is not None and below.holds(theirs)):
             raise CardRefused(
@@ -135,7 +132,7 @@ def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
         if theirs.query and PATH in url:
             message = f"{PATH} would lose its query"
             raise CardRefused("card.interface_url", message, path=interface.pointer)
-        place: Any = value_at(moved, interface.tokens[:-1])
+        place: Any = value_at(card, interface.tokens[:-1])
         at = place[interface.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
         targets.setdefault(at, set()).add(theirs)
     for at, several in targets.items():
@@ -147,4 +144,3 @@ def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
             if PATH in url:
                 hint = "They have the same path on several hosts. No gateway can tell them apart."
             raise UsageFault("usage.invalid", message, hint=hint)
-    return moved

@@ -55,11 +55,10 @@ def judge_card(
     verdict = "trusted" if decider else _verdict(signatures, best, inquiry)
     shown = best or _NO_SIGNATURE
     payload = payloads.of(shown.profile) if verdict == "trusted" and shown.profile else None
-    reasons = tuple(_reasons(card, payloads, signatures, best, inquiry))
     return report(
         verdict=verdict,
         answers=shown.answers,
-        reasons=reasons if len(reasons) < 2 else tuple(dict.fromkeys(reasons)),
+        reasons=tuple(dict.fromkeys(_reasons(card, payloads, signatures, best, inquiry))),
         signatures=signatures,
         profile=shown.profile,
         uncovered=shown.uncovered,
