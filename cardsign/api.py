@@ -122,8 +122,7 @@ def discover(
         LocalFault: The policy or its lock cannot be read, or has no such issuer.
         ValueError: `now` has no zone.
     """
-    verifier = Verifier(policy, net=settings, clock=partial(_time, now))
-    return verifier.discover(url, issuer=issuer)
+    return Verifier(policy, net=settings, clock=partial(_time, now)).discover(url, issuer=issuer)
 
 
 async def adiscover(
@@ -180,8 +179,7 @@ def sign_card(
 
     _check_data("sign_card(json.dumps(card).encode(), key)", card)
     signers, own = _signers(key, passphrase, now)
-    options = SigningOptions(compat=compat, own_kids=own)
-    return sign_document(card, signers, options)
+    return sign_document(card, signers, SigningOptions(compat=compat, own_kids=own))
 
 
 def inspect_card(data: bytes, *, jwks: Keys | None = None) -> Inspection:

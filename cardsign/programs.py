@@ -144,8 +144,7 @@ def _started(
             bufsize=0,
         )
     except OSError as exc:
-        message = f"cannot be started: {exc.strerror}"
-        raise ProgramError(message, was_started=False) from exc
+        raise ProgramError(f"cannot be started: {exc.strerror}", was_started=False) from exc
     with process:
         try:
             yield process

@@ -269,8 +269,7 @@ def _skills(
         members = dict(skill)
         own = dict(members_of(ours.pop(str(members.get("id")), None)))
         if (old := members.pop("security", None)) is not None:
-            requirements = _requirements(old, "security", names, change, where)
-            members["securityRequirements"] = requirements
+            members["securityRequirements"] = _requirements(old, "security", names, change, where)
         upgraded.append(_choose(members, SKILL_1_0, KEPT_OF_SKILL, own, where, change))
         if own:
             ours[str(members.get("id"))] = own

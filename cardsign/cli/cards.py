@@ -229,8 +229,7 @@ def lint(
         from cardsign.projects import lint_sources
 
         reports = lint_sources(cards, settings, partial(frame.read_input, insecure=insecure))
-    report = LintReport(reports, options["fail_on"], fixed)
-    return show(report, err=output == STDIO)
+    return show(LintReport(reports, options["fail_on"], fixed), err=output == STDIO)
 
 
 @click.group(cls=Group)

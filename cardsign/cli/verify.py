@@ -124,8 +124,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 def _serve(named: verifier.VerifierOptions, place: str, cards: Sequence[str]) -> int:
     """Answer requests for verdicts at HOST:PORT or at the path of a socket, until it is stopped."""
     if cards or is_url(named.jwks or ""):
-        why = "with --serve name no cards, and give --jwks as a file"
-        raise UsageFault("usage.conflict", why)
+        raise UsageFault("usage.conflict", "with --serve name no cards, and give --jwks as a file")
     from cardsign.server.run import serve_verdicts
 
     serve_verdicts(named.batch, place, as_json=is_json())

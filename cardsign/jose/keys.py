@@ -338,8 +338,7 @@ class PrivateKey:
         Raises:
             KeyRefused: As :meth:`PublicKey.from_cryptography`.
         """
-        public = PublicKey.from_cryptography(native.public_key(), kid=kid)
-        return cls(public, native)
+        return cls(PublicKey.from_cryptography(native.public_key(), kid=kid), native)
 
     def to_pkcs8_der(self) -> bytes:
         """Return the private key in the clear, as PKCS #8 DER (RFC 5208), to be encrypted."""

@@ -191,8 +191,7 @@ def identity(subject: LintedCard) -> Iterator[Breach]:
     tokens, value = contract_member(document, "spiffe_id")
     match = _SPIFFE.fullmatch(value) if isinstance(value, str) else None
     if match is None and value is not None:
-        expected = "expected spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION"
-        yield "contract.spiffe", tokens, expected
+        yield "contract.spiffe", tokens, "expected spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION"
     for part in ("name", "version"):
         own = document.get(part)
         if match and isinstance(own, str) and own and match[part] != own:

@@ -102,8 +102,7 @@ def _check_url(text: str, bound: str, where: Tokens) -> Iterator[Breach]:
     """Yield that a URL is a template, an example, not https, or none by our strict grammar."""
     is_template = _TEMPLATE.search(text) is not None
     if is_template:
-        message = f"{without_userinfo(text)!r:.80} is a template"
-        yield "meaning.placeholder", where, message
+        yield "meaning.placeholder", where, f"{without_userinfo(text)!r:.80} is a template"
     try:
         origin = interface_url(text, bound).origin
     except CardRefused as refusal:
@@ -163,8 +162,7 @@ def version(subject: LintedCard) -> Iterator[Breach]:
     if len(value) > 100 or not Version.is_valid(value):
         yield "meaning.version", ("version",), f"{value[:40]!r} is not a semantic version"
     elif value == "0.0.0":
-        message = "0.0.0 is what tools write where no version is known"
-        yield "meaning.version", ("version",), message
+        yield "meaning.version", ("version",), "0.0.0 is what tools write where no version is known"
 
 
 # The extended card, extensions, what other formats call a signature.
@@ -213,8 +211,7 @@ def legacy_path(subject: LintedCard) -> Iterator[Breach]:
     """Yield that the legacy path should be off, by the settings of the project."""
     end, today = subject.settings.legacy_sunset, subject.settings.today
     if end is not None and today is not None and today > end:
-        message = f"the legacy path was to end on {end.isoformat()}"
-        yield "meaning.legacy-path", (), message
+        yield "meaning.legacy-path", (), f"the legacy path was to end on {end.isoformat()}"
 
 
 # Schemes.

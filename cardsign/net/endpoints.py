@@ -539,8 +539,7 @@ def look_up_extended(
     subject = Subject(url=public.url) if subject.is_nobody else subject
     peer = Peer.of(verifier, public.url, payload, subject)
     if not declares_extended_card(payload):
-        message = f"the card at {public.url} declares no extended card"
-        raise CallFailed("call.no_extended", message)
+        raise CallFailed("call.no_extended", f"the card at {public.url} declares no extended card")
     endpoint = peer.choose(Endpoint.for_extended_card)
     header = open_credential(credential, peer, endpoint.for_extended_card())
     untrusted_card = ask_for_extended_card(endpoint, header, peer.settings)
@@ -553,8 +552,7 @@ def look_up_extended(
     report = judge(public)
     if ask_again(report):
         report = judge(verifier.look_up(public.url, subject, fresh=True))
-    url = str(endpoint.for_extended_card())
-    return Discovery(url, report, untrusted_card, public.supplied)
+    return Discovery(str(endpoint.for_extended_card()), report, untrusted_card, public.supplied)
 
 
 def ask_for_extended_card(
@@ -598,8 +596,7 @@ def ask_for_extended_card(
         )
     except fetch.OtherStatus as exc:
         if exc.status in UNAUTHORISED:
-            challenges = exc.challenges
-            raise refused_credential(exc.status, challenges, url, header) from None
+            raise refused_credential(exc.status, exc.challenges, url, header) from None
         if exc.status in (404, 410):
             message = f"{url} gives no extended card: it answered {exc.status}"
             raise CallFailed("call.no_extended", message) from None

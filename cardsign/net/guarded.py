@@ -132,8 +132,7 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         with contextlib.ExitStack() as unless_answered, as_httpx(request):
             unless_answered.callback(exchange.close)
             sent = [field for field in request.headers.raw if field[0].lower() not in _OURS]
-            timeouts = request.extensions.get("timeout")
-            exchange.send(request.method, sent, request.stream, timeouts)
+            exchange.send(request.method, sent, request.stream, request.extensions.get("timeout"))
             status = exchange.status
             if 300 <= status < 400:
                 raise OtherStatus(str(exchange.url), status)

@@ -205,8 +205,7 @@ def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dic
         raise refused(path, f"at most {max_bytes} bytes", code)
     members = object_or_none(untrusted_bytes, max_depth=MAX_STATEMENT_DEPTH)
     if members is None:
-        expected = f"one strict JSON object of at most {MAX_STATEMENT_DEPTH} levels"
-        raise refused(path, expected, code)
+        raise refused(path, f"one strict JSON object of at most {MAX_STATEMENT_DEPTH} levels", code)
     return members
 
 

@@ -191,8 +191,7 @@ def _read_vector(stem: str, vector: Mapping[str, Any]) -> Iterator[ConformanceCa
         yield ConformanceCase(name, need="signatures that leave parts of a card out")
         return
     card, keys = base64.b64decode(vector["card_base64"]), json.dumps(vector["jwks"]).encode()
-    is_trusted = vector["expect"]["verdict"] == "trusted"
-    yield ConformanceCase(name, card, keys, is_trusted=is_trusted)
+    yield ConformanceCase(name, card, keys, is_trusted=vector["expect"]["verdict"] == "trusted")
 
 
 def _read_attack(stem: str, attack: Mapping[str, Any]) -> Iterator[ConformanceCase]:

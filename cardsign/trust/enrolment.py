@@ -268,8 +268,7 @@ def move_pin(
     edit = partial(edit_policy, policy.file, lambda text: with_pin(text, name, pin), [name])
     moved = edit(dry_run=dry_run).issuer(name)
     if cache is not None and not dry_run:
-        session = Session(policy, moved, floors[name], cache=cache)
-        session.resolve(read_cache(cache, anchor), now)
+        Session(policy, moved, floors[name], cache=cache).resolve(read_cache(cache, anchor), now)
     return pin, True
 
 
