@@ -309,7 +309,8 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
         if not lines:
             raise
         path = f" ({fault.path})" if fault.path else ""
-        remaining = [Gap(f"{fault.message}{path}. {fault.hint}", command=work.again)]
+        task = f"mend the fault below, then go on with `{work.again}`"
+        remaining = [Gap(f"{task}: {fault.message}{path}. {fault.hint}")]
     return Progress(tuple(lines), tuple(remaining))
 
 
