@@ -300,7 +300,7 @@ def say_finding(
     """Say a finding on stderr: its code, what and where, then what to do if that is wanted."""
     where = str(finding.place)
     place = f" ({safe(where, limit=120)})" if where else ""
-    say(f"{head}{finding.code}: {safe(finding.message, limit=400)}{place}", asked=asked)
+    say(f"{head}{finding.code}: {safe(finding.message, limit=600)}{place}", asked=asked)
     if with_hint and finding.hint:
         say(f"  {safe(finding.hint, limit=600)}", asked=asked)
 
