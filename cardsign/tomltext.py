@@ -46,6 +46,9 @@ Location: TypeAlias = tuple[str | int, ...]
 #: Parts of a dotted key or table header, and tables and lists within one another. Ours have at most
 #: four. `tomllib` takes time by the square of the parts, and a place deep within is long to name.
 MAX_TOML_DEPTH: Final = 32
+#: Dots outside strings and comments. Each may open a table, which costs `tomllib` a kilobyte; a
+#: policy of 1 MiB, by hand, has some ten thousand.
+MAX_TOML_DOTS: Final = 50_000
 
 
 def find_lines(text: str) -> dict[Location, int]:
@@ -56,15 +59,17 @@ def find_lines(text: str) -> dict[Location, int]:
     lines: dict[Location, int] = {(): 1}
     counts: dict[Location, int] = {}  # the index of the last table of each array of tables
     table: Location = ()
-    depth, number, start = 0, 1, 0  # open brackets; the line's number, and where it begins
+    # Open brackets, and of which kind; the line's number, and where its key begins.
+    depth, is_header, number, start = 0, False, 1, 0
     for match in _MARK.finditer(text):
         mark, end = match[0], match.end()
         if depth == 0 and mark == "[" and not text[start : end - 1].strip():
-            is_array = text.startswith("[", end)
-            table = ()
-            for name in _split_key(text[end + is_array : text.index("]", end)])[:MAX_TOML_DEPTH]:
+            is_header, start = True, end
+        elif is_header and mark == "]":
+            is_header, table = False, ()
+            for name in _split_key(text[start:end])[:MAX_TOML_DEPTH]:
                 table = (*table, counts[table], name) if table in counts else (*table, name)
-            if is_array:
+            if text[start] == "[":
                 counts[table] = counts.get(table, -1) + 1
                 table = (*table, counts[table])
             lines.setdefault(table[:1], number)
@@ -78,7 +83,7 @@ def find_lines(text: str) -> dict[Location, int]:
 
 
 def _split_key(key: str) -> list[str]:
-    return [name.strip(" \t\"'") for name in key.split(".")]
+    return [name.strip("\"'") for name in re.findall(rf"[\w-]+|{_NO_KEY.pattern}", key)]
 
 
 def line_of(lines: Mapping[Location, int], location: Location) -> int:
@@ -107,19 +112,19 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
 
     Raises:
         ValueError: It is not UTF-8 or no TOML, is nested too deeply, or a key has too many parts;
-            a number or a text without quotes that looks like such a key counts.
+            a number or a text without quotes that looks like such a key counts. Or all keys
+            together have too many.
     """
     import tomllib  # a verdict by keys alone reads no TOML
 
     with contextlib.suppress(RecursionError):
-        text = untrusted_bytes.decode()
-        if not _LONG_KEY.search(_NO_KEY.sub("s", text)):
-            members = tomllib.loads(text)
+        bare = _NO_KEY.sub("s", untrusted_bytes.decode())
+        if bare.count(".") <= MAX_TOML_DOTS and not _LONG_KEY.search(bare):
+            members = tomllib.loads(untrusted_bytes.decode())
             if not _is_deep(members, MAX_TOML_DEPTH):
                 return members
-    raise ValueError(
-        f"values are nested more than {MAX_TOML_DEPTH} deep, or a key has so many parts"
-    )
+    problem = f"values are nested more than {MAX_TOML_DEPTH} deep, or a key has so many parts"
+    raise ValueError(f"{problem}, or all keys have more than {MAX_TOML_DOTS:,}")
 
 
 def _is_deep(value: object, levels: int) -> bool:
@@ -215,6 +220,5 @@ def bad_settings(
 ) -> UsageFault:
     """Return the error for a settings file that cannot be understood: what is wrong, and where."""
     # Of this code, codes.toml says what may stand in the settings of a project alone.
-    is_other = code == "config.malformed" and path.name != CONFIG_FILE
-    hint = "Fix what is named." if is_other else ""
+    hint = "" if code != "config.malformed" or path.name == CONFIG_FILE else "Fix what is named."
     return UsageFault(code, problem, path=str(path), line=line, hint=hint)

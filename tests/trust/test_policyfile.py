@@ -196,7 +196,7 @@ limits.skew:3 issuer.0:5 issuer.0.name:6 issuer.0.origins:7 issuer.0.origins.2:7
 issuer.0.anchor.keys.0.holder:13 issuer.0.anchor.keys.1.public.kty:13 issuer.1:15 issuer.1.name:16
 issuer.1.anchor.keys.0.public.kty:20 issuer.1.anchor.keys.1.holder:22
 issuer.1.anchor.keys.1.lists.1:23 issuer.1.anchor.keys.1.last:31 z:1 x.name:1
-issuer.0.require:5 issuer.1.anchor.jwks:15 nothing:1
+issuer.0.require:5 issuer.1.anchor.jwks:15 nothing:1 a]b.[c:32 a]b.[c.d:33
 """
 
 
