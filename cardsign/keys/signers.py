@@ -483,6 +483,8 @@ _HINTS: Final = {
     "NoRegionError": "Set AWS_DEFAULT_REGION, or name the key by its ARN.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or assume an IAM role.",
     "DefaultCredentialsError": "Name the file of credentials in GOOGLE_APPLICATION_CREDENTIALS.",
+    "ClientAuthenticationError": "No credentials for Azure were accepted. Set AZURE_TENANT_ID, "
+    "AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or sign in: az login",
 }
 
 
@@ -604,14 +606,21 @@ class AzureKey(RemoteKey):
         keys = require("azure.keyvault.keys", extra="azure")
         raised = require("azure.core.exceptions", extra="azure")
         identity = require("azure.identity", extra="azure")
-        vault = f"https://{self.parts['vault']}.{self.parts['host'] or 'vault.azure.net'}"
+        host = self.parts["host"] or "vault.azure.net"
+        vault = f"https://{self.parts['vault']}.{host}"
         patience = {"connection_timeout": MAX_SECONDS, "read_timeout": MAX_SECONDS}
         with (
             _converted(self.uri, "Key Vault", raised.AzureError),
             closing(identity.DefaultAzureCredential()) as credential,
             keys.KeyClient(vault, credential, retry_total=2, **patience) as client,
         ):
-            yield client
+            try:
+                yield client
+            except raised.ServiceRequestError:
+                # A machine without credentials often has no way to the vault either: they come
+                # first. Where there are some, the fault is the network's.
+                credential.get_token(f"https://{host}/.default")
+                raise
 
 
 _GOOGLE_PART: Final = r"[A-Za-z0-9_.:-]+"

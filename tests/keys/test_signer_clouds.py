@@ -157,13 +157,19 @@ def azurekms(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
 def test_what_a_token_of_azure_opens(
     azurekms: Vault, natives: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To sign takes no right to read the key; and one that is not taken is not shown."""
+    """To sign takes no right to read the key; one that is not taken is not shown, or missed."""
+    from azure.identity import ChainedTokenCredential, EnvironmentCredential
+
     uri = azurekms.make(natives["ES256"])
     public = enrol(uri)
     azurekms.is_secretive = True
     sign(uri, public)
     monkeypatch.setattr(Credential, "token", "another")
     assert refusal(sign, uri, public, match=f"^(?!.*{TOKEN})") == "signer.credentials"
+    nobody, azurekms.port = ChainedTokenCredential(EnvironmentCredential()), 1
+    monkeypatch.setattr(Credential, "get_token", nobody.get_token)
+    exc = elsewhere.fault(sign, uri, public)
+    assert (exc.code, "AZURE_CLIENT_ID" in exc.hint) == ("signer.credentials", True)
 
 
 # Google.
@@ -243,14 +249,14 @@ def test_google_finds_no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 # Each of them.
 
-MARKS = {
-    "awskms": pytest.mark.needs_boto3,
-    "azurekms": pytest.mark.needs_azure,
-    "gcpkms": pytest.mark.needs_gcp,
-}
+CLOUDS = [
+    pytest.param("awskms", marks=pytest.mark.needs_boto3),
+    pytest.param("azurekms", marks=pytest.mark.needs_azure),
+    pytest.param("gcpkms", marks=pytest.mark.needs_gcp),
+]
 
 
-@pytest.fixture(params=[pytest.param(name, marks=mark) for name, mark in MARKS.items()])
+@pytest.fixture(params=CLOUDS)
 def cloud(request: pytest.FixtureRequest) -> Any:
     """A service and its user."""
     return request.getfixturevalue(request.param)
@@ -277,11 +283,7 @@ def test_a_key_that_is_out_of_use_or_absent(cloud: Any, natives: dict[str, Any])
     assert {refusal(sign, uri, FIRST.public) for uri in (*uris, cloud.ABSENT)} == {"signer.no_key"}
 
 
-@pytest.mark.parametrize(
-    "cloud",
-    [pytest.param(name, marks=MARKS[name]) for name in ("awskms", "azurekms")],
-    indirect=True,
-)
+@pytest.mark.parametrize("cloud", CLOUDS[:2], indirect=True)
 def test_a_service_that_hangs_is_given_up(cloud: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is signed, and the job ends; Google's client is told its time with each call."""
     with elsewhere.silent() as cloud.port:
