@@ -43,14 +43,7 @@ _MAX_MEMBERS: Final = 1000
     example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json"
 )
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
-@click.option(  # click 8.5 takes a default of None for a value, so this is no `output_option`
-    "-o",
-    "--output",
-    metavar="CARD",
-    required=True,
-    callback=lambda _context, _option, output: frame.check_output(output),
-    help="The card; '-' for stdout.",
-)
+@frame.file_option(metavar="CARD", required=True, help="The card; '-' for stdout.")
 @click.option(
     "--a2a",
     type=click.Choice(("0.2", "0.3", "1.0", "both")),
@@ -193,7 +186,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     help="How results are printed [default: text]; sarif: for code scanning; github: annotations.",
 )
 @click.option("--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed without loss.")
-@frame.output_option(metavar="OUT", default=None, help="Where the fixed card goes; '-' for stdout.")
+@frame.file_option(metavar="OUT", help="Where the fixed card goes; '-' for stdout.")
 @frame.network_option
 def lint(
     cards: tuple[str, ...], fixing: bool, output: str | None, insecure: bool, **options: Any

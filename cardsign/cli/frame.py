@@ -573,16 +573,16 @@ def check_output(output: str | None) -> str | None:
     return output
 
 
-#: ``-o``: where the one document of a command goes.
-output_option: Final = partial(
+#: ``-o``: where the one document of a command goes; without a default, and to standard output.
+file_option: Final = partial(
     click.option,
     "-o",
     "--output",
     metavar="FILE",
-    default=STDIO,
     callback=lambda _context, _option, output: check_output(output),
     help="'-' for stdout.",
 )
+output_option: Final = partial(file_option, default=STDIO)
 
 
 # ``--dry-run``, which only says what would be done; and the question before what is final.

@@ -252,12 +252,12 @@ def list_(trust_file: Path | None) -> None:
         show(Answer([], notes=["no policy, so no issuer is trusted"]))
         return
     say(f"the policy is {policy.path}")
+    views = [issuer_json(issuer) for issuer in policy.issuers]
     rows = [
-        (issuer.name, verifier.kind_of(issuer.anchor), issuer.freshness, ", ".join(origins(issuer)))
-        for issuer in policy.issuers
+        (view["name"], *view["anchor"], view["freshness"], ", ".join(view["origins"]))
+        for view in views
     ]
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
-    views = [issuer_json(issuer) for issuer in policy.issuers]
     show(Answer(views, frame.table_lines(columns, rows)))
     for name in sorted(set(read_lock(policy.lock)) - {view["name"] for view in views}):
         say(f"{policy.lock} has an unused entry; to remove it: cardsign trust forget {name}")
@@ -386,16 +386,11 @@ def pin(name: str, trust_file: Path | None) -> None:
 # How trusted issuers are shown.
 
 
-def origins(issuer: TrustedIssuer) -> list[str]:
-    """Return where an issuer's cards and interfaces may be."""
-    return [str(place) for place in issuer.places or ()]
-
-
 def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
     """Return what the policy says of an issuer, defaults included."""
     return {
         "name": issuer.name,
-        "origins": origins(issuer),
+        "origins": [str(place) for place in issuer.places or ()],
         "anchor": dict(policyfile.anchor_members(issuer.anchor)),
         **members(issuer, "accept algorithms require freshness cards peer"),
         "networks": [str(network) for network in issuer.networks],

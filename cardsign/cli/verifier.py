@@ -244,6 +244,10 @@ class VerifierOptions:
         credential = None
         if self.credential is not None:
             credential = Credential(self.credential, client_id=self.client_id or "")
+            # What is not there is said before anybody is asked; a pipe can be read only once.
+            place = self.credential.partition(":")[2]
+            if os.path.isfile(place) or not os.path.exists(place):
+                credential.secret()
         batch = self.batch()
         public = batch.verifier.look_up(url, batch.subject, batch.statements, at=batch.at)
         return batch, public, credential

@@ -74,9 +74,7 @@ if TYPE_CHECKING:
     help="Verify cards on the workers of this Dask scheduler instead, tls://HOST:8786; needs the "
     "extra cluster.",
 )
-@frame.output_option(
-    default=None, help="If the card is trusted, write its verified payload here; '-' for stdout."
-)
+@frame.file_option(help="If the card is trusted, write its verified payload here; '-' for stdout.")
 @click.option("--serve", metavar="HOST:PORT|PATH", help="Answer POST /verify, for other languages.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every answer, signature and reason.")
 def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
@@ -382,8 +380,9 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
     named = frame.take(verifier.VerifierOptions, options)
-    if extended != (audience is not None):
-        raise UsageFault("usage.conflict", "--extended and --audience ID must be used together")
+    if extended != (audience is not None) or (named.credential is not None and not extended):
+        message = "--extended and --audience ID need one another, and --credential needs both"
+        raise UsageFault("usage.conflict", message)
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":

@@ -222,7 +222,7 @@ class Credential:
                 data = read_secret(Path(place), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end
                 text = data.decode("utf-8", "replace")
         except FileFault as exc:
-            problem = f"the file cannot be used ({exc.code}): it must be yours alone"
+            problem = f"the file cannot be used: {exc.message} ({exc.code})"
         text = text.removesuffix("\n").removesuffix("\r")
         if 0 < len(text) <= MAX_SECRET_CHARS and text.isascii() and text.isprintable():
             return text
