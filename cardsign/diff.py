@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from semver import Version
 
 from cardsign import errors
-from cardsign.card.document import Card, check_is_no_key_set, interfaces_of, unsigned
+from cardsign.card.document import Card, check_no_other_kind, interfaces_of, unsigned
 from cardsign.card.extensions import SCHEMA_MEMBERS, is_contract, kept_of, skill_schemas
 from cardsign.card.schema import ANY_CARD, respelled
 from cardsign.card.security import Scheme, requirements_of, schemes_of
@@ -278,7 +278,7 @@ def _naming(name: str) -> Iterator[None]:
 def _read_card(untrusted_bytes: bytes, name: str) -> Card:
     with _naming(name):
         card = Card.from_bytes(untrusted_bytes)
-        check_is_no_key_set(card.document)
+        check_no_other_kind(card.document)
     return card
 
 

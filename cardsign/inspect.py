@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cardsign import errors
-from cardsign.card.document import Card, check_is_no_key_set, interfaces_of
+from cardsign.card.document import Card, check_no_other_kind, interfaces_of
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.profiles import PROFILES, VERIFIERS, Payload, Payloads, ProfileName, SdkVerifier
 from cardsign.card.schema import CARD_0_3, DocumentVersion, Field, respelled
@@ -294,7 +294,7 @@ def inspect_card(untrusted_bytes: bytes, *, jwks: JwkSet | None, name: str = "")
     """
     try:
         card = Card.from_bytes(untrusted_bytes)
-        check_is_no_key_set(card.document)
+        check_no_other_kind(card.document)
     except InputRefused as refusal:
         return Inspection(name, (refusal.finding,))
     problems = [*security_problems(card.document)]

@@ -97,8 +97,7 @@ def parse_url(untrusted_text: str) -> Url:
     except ValueError as exc:
         shown = cut(without_userinfo(untrusted_text), 80)
         forms = "https://host, https://host:port or https://host/path in lower case"
-        message = f"{shown!r} is not written as {forms}"
-        raise CardRefused("card.interface_url", message) from exc
+        raise CardRefused("card.interface_url", f"{shown!r} is not written as {forms}") from exc
 
 
 def _read_url(text: str) -> Url:

@@ -122,8 +122,7 @@ def _rename_members(document: SourceValue, draft: Draft) -> dict[str, Json]:
     if is_listed and (interfaces := [*_read_interfaces(document, draft)]):
         members["supportedInterfaces"] = interfaces
     if isinstance(extensions := members.pop("extensions", None), list):
-        text = "extensions belong in capabilities"
-        draft.note("build.changed", text, document.get("extensions"))
+        draft.note("build.changed", "extensions belong in capabilities", document.get("extensions"))
         capabilities = members_of(members.get("capabilities"))
         members["capabilities"] = {**capabilities, "extensions": extensions}
     words = members.get("capabilities")

@@ -91,12 +91,15 @@ def check_is_agent_card(payload: Mapping[str, Json]) -> None:
         lacking = "both a list of `skills` and an object of `capabilities`"
     else:
         return
-    check_is_no_key_set(payload)
+    check_no_other_kind(payload)
     raise CardRefused("card.not_agent_card", f"the object lacks {lacking}")
 
 
-def check_is_no_key_set(payload: Mapping[str, Json]) -> None:
-    """Refuse (``card.not_agent_card``) a JWK Set, which people name in place of a card."""
+def check_no_other_kind(payload: Mapping[str, Json]) -> None:
+    """Refuse (``card.not_agent_card``) a JWK Set or task, which people name in place of a card."""
+    if "skill_id" in payload:
+        message = "this is a task or response of a contract, not a card"
+        raise CardRefused("card.not_agent_card", message)
     if isinstance(payload.get("keys"), list):
         raise CardRefused("card.not_agent_card", "this is a key set (a JWK Set), not a card")
 

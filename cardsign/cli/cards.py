@@ -202,7 +202,7 @@ def lint(
     """
     if fixing != (output is not None):
         why = "--fix and -o OUT belong together: OUT is where the fixed card goes"
-        hint = "For a report in a file: cardsign lint CARD --format json > OUT"
+        hint = f"For a report in a file: cardsign lint {shlex.join(cards)} --format json > OUT"
         raise UsageFault("usage.conflict", why, hint=hint)
     if (fixing or STDIO in cards) and len(cards) > 1:
         raise UsageFault("usage.conflict", "--fix takes one card, and - stands alone")
@@ -282,11 +282,10 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
     """
     from cardsign.diff import MAX_MANIFEST_BYTES, diff_cards, diff_live, diff_tools
 
-    if (new is None) == (tools is None):
-        raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
-    if live and tools is not None:
-        raise UsageFault("usage.conflict", "--live is for NEW, not for --tools")
-
+    if (new is None) == (tools is None) or (live and new is None):
+        raise UsageFault(
+            "usage.conflict", "name either NEW, with or without --live, or --tools FILE"
+        )
     read = partial(frame.read_input, insecure=insecure)
     names = (old, str(new or tools))
     if tools is not None:
@@ -323,8 +322,8 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
 
     if is_url(card) and jwks is not None:
         raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are used")
-    if page is not None and frame.asked_form() != "text":
-        form = frame.asked_form()
+    form = frame.asked_form()
+    if page is not None and form != "text":
         raise UsageFault("usage.conflict", f"--html and --format {form} are two formats")
     for source in filter(os.path.exists, filter(None, (card, jwks))):
         if page and os.path.exists(page) and os.path.samefile(page, source):

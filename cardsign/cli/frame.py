@@ -541,7 +541,7 @@ def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool 
             links.
         is_exact: Standard output gets these very bytes, since somebody takes their digest.
     """
-    if name == STDIO:
+    if name == STDIO and (asked_form() == "text" or not is_dry_run()):  # else the report is there
         is_json = data.startswith(b"{") and not is_exact
         sys.stdout.buffer.write(escape_json(data.decode()).encode() if is_json else data)
         sys.stdout.buffer.flush()
@@ -553,7 +553,7 @@ def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool 
 
 def check_output(output: str | None) -> str | None:
     """Refuse standard output for a document and a result both, and a file with a secret."""
-    if output == STDIO and asked_form() != "text":
+    if output == STDIO and asked_form() != "text" and not is_dry_run():
         why = "the file and the report would both be written to standard output"
         raise UsageFault("usage.conflict", why, hint="Write the file elsewhere: -o FILE.")
     if output is not None and output.endswith(os.sep):

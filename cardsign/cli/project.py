@@ -35,6 +35,7 @@ from cardsign.keys.store import StorePlace, local_user
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import Generation, check_export, export_files, newest_generation
 from cardsign.publish.publication import Documents, note_publication
+from cardsign.tomltext import find_lines, line_of, read_toml
 from cardsign.urls import parse_origin
 
 
@@ -177,12 +178,18 @@ def check() -> None:
     missing.
     """
     settings, store = project_config(), KeystoreOptions().open_if_any()
-    paths = [path for card in settings.cards for path in card.build or [card.source]]
-    for path in (Path(CONFIG_FILE), *paths):
-        if not path.exists():
-            is_card = path.name != CONFIG_FILE
-            hint = "" if is_card else "Make it: cardsign init --issuer https://HOST"
-            raise FileMissing("file.not_found", "there is no such file", path=str(path), hint=hint)
+    if not os.path.exists(CONFIG_FILE):
+        hint = "Make it: cardsign init --issuer https://HOST"
+        raise FileMissing("file.not_found", "there is no such file", path=CONFIG_FILE, hint=hint)
+    text = Path(CONFIG_FILE).read_text(encoding="utf-8")
+    lines = find_lines(text)
+    for index, card in enumerate(read_toml(text.encode()).get("card", ())):
+        member = "build" if card.get("build") else "source"
+        for name in card["build"] if member == "build" else [card["source"]]:
+            if not os.path.exists(name):
+                message = f"`{member}` names {safe(name)}, and there is no such file"
+                line = line_of(lines, ("card", index, member))
+                raise FileMissing("file.not_found", message, path=CONFIG_FILE, line=line)
     for card in settings.cards:
         if card.audience is not None:
             find_end(card, moment())

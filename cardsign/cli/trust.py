@@ -222,12 +222,9 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     names = {issuer.name for issuer in policy.issuers}
     agents = [issuer for issuer in enrolment.read_agents(listing) if issuer["name"] not in names]
     now = moment()
+    propose = partial(enrolment.propose_published, policy=policy, roots=False, now=now)
     ask = _asker(insecure, now)
-    added = []
-    for agent in agents:
-        origin = parse_url(agent["cards"][0]).origin
-        proposal = enrolment.propose_published(origin, ask, policy=policy, roots=False, now=now)
-        added.append((agent, proposal))
+    added = [(agent, propose(parse_url(agent["cards"][0]).origin, ask)) for agent in agents]
     texts = [
         policyfile.with_issuer("", agent, proposal.anchor).lstrip() for agent, proposal in added
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -103,11 +104,9 @@ def needed_policy(trust_file: Path | None) -> Policy:
     """Read the policy of a command that is about one."""
     policy = load_policy(trust_file)
     if policy is None:
-        raise UsageFault(
-            "trust.no_anchor",
-            f"no policy: there is no {POLICY_FILE} here, nor in your $XDG_CONFIG_HOME/cardsign",
-            hint="Trust an issuer, which makes one: cardsign trust add URL",
-        )
+        where = f"there is no {POLICY_FILE} here, nor in your $XDG_CONFIG_HOME/cardsign"
+        hint = "Trust an issuer, which makes one: cardsign trust add URL"
+        raise UsageFault("trust.no_anchor", f"no policy: {where}", hint=hint)
     return policy
 
 
@@ -206,12 +205,10 @@ class VerifierOptions:
     def _by_keys_alone(self, name: str) -> Policy:
         """Return the policy of ``--jwks`` alone: any holder of these keys is trusted."""
         if self.issuer is not None or self.trust_file is not None or self.statements:
-            raise UsageFault(
-                "usage.conflict",
-                "--jwks pins keys, and goes without --issuer, --trust and --statements",
-                hint="To trust an issuer by these keys: cardsign trust add NAME --origin ORIGIN "
-                f"--jwks {safe(name)}",
-            )
+            message = "--jwks pins keys, and goes without --issuer, --trust and --statements"
+            command = f"cardsign trust add NAME --origin ORIGIN --jwks {shlex.quote(safe(name))}"
+            hint = f"To trust an issuer by these keys: {command}"
+            raise UsageFault("usage.conflict", message, hint=hint)
         keys = self._keys(name)
         place = f"at {name}" if is_url(name) else f"in {Path(name).name}"
         return Policy.from_jwks(keys, name=f"the holder of the keys {place}", origin=self.origin)
@@ -234,13 +231,12 @@ class VerifierOptions:
         if not is_url(url):
             hint = "A URL begins with https://, and comes before any text."
             if os.path.isfile(url):
-                hint = "It is a file. To verify it: cardsign verify CARD"
+                hint = f"It is a file. To verify it: cardsign verify {shlex.quote(url)}"
             raise UsageFault("usage.invalid", f"{without_userinfo(url)!r} is not a URL", hint=hint)
         from cardsign.net.endpoints import Credential
 
         if self.credential is None and self.client_id is not None:
-            message = "--client-id says whose secret --credential is: name both"
-            raise UsageFault("usage.conflict", message)
+            raise UsageFault("usage.conflict", "--client-id goes with --credential: name both")
         credential = None
         if self.credential is not None:
             credential = Credential(self.credential, client_id=self.client_id or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -340,15 +341,15 @@ def _cards_to_check(policy: Policy, names: tuple[str, ...]) -> list[tuple[Truste
     """Return the cards to check; none at all would be a check that cannot fail."""
     issuers = verifier.chosen_issuers(policy, names)
     checks = [(issuer, url) for issuer in issuers for url in dict.fromkeys(issuer.cards)]
-    without = [issuer.name for issuer in issuers if not issuer.cards]
+    without = ", ".join(issuer.name for issuer in issuers if not issuer.cards)
+    message, hint = f"the policy lists no card of {without}", ""
+    if not issuers:
+        message = "the policy has no issuer yet"
+        hint = f"Trust one: cardsign trust add URL --trust {shlex.quote(str(policy.path))}"
     if not checks or (names and without):
-        raise UsageFault(
-            "policy.no_cards",
-            f"trust.toml lists no card of {', '.join(without) or 'any issuer'}",
-            path=str(policy.path),
-        )
+        raise UsageFault("policy.no_cards", message, path=str(policy.path), hint=hint)
     if without:
-        say(f"trust.toml lists no card of {', '.join(without)}")
+        say(message)
     return checks
 
 
@@ -381,8 +382,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
     """
     named = frame.take(verifier.VerifierOptions, options)
     if extended != (audience is not None) or (named.credential is not None and not extended):
-        message = "--extended and --audience ID need one another, and --credential needs both"
-        raise UsageFault("usage.conflict", message)
+        raise UsageFault("usage.conflict", "--extended goes with --audience ID and --credential")
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":

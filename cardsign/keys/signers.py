@@ -512,8 +512,7 @@ def _converted(
         code, hint = next(codes, "signer.failed"), _HINTS.get(name, "")
         raise SignerFault(code, message, path=uri, hint=hint) from exc
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
-        message = f"the answer is not one of {service}"
-        raise SignerFault("signer.failed", message, path=uri) from exc
+        raise SignerFault("signer.failed", f"the answer is not one of {service}", path=uri) from exc
 
 
 def _name_refusal(exc: Any) -> str:

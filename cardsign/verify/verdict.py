@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from cardsign.card.document import Card, check_is_no_key_set, current_interfaces
+from cardsign.card.document import Card, check_no_other_kind, current_interfaces
 from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
@@ -261,7 +261,7 @@ def _freshness_reasons(best: SignatureReport, trust: IssuerTrust) -> Iterator[Fi
 
 def _unsigned_reasons(card: Card) -> Iterator[Finding]:
     try:
-        check_is_no_key_set(card.document)
+        check_no_other_kind(card.document)
     except CardRefused as refusal:
         yield refusal.finding
     yield Finding("sig.none", "the card has no `signatures`")
