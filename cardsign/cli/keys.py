@@ -315,7 +315,7 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
     """
     store = keystore.open()
     if not (records := store.state.sealed_keys(role)):
-        message = f"no {role} key in this key store has a passphrase"
+        message = f"no {role} key that is in use in this key store has a passphrase"
         raise UsageFault("usage.conflict", message, path=store.place)
     old = keystore.access().for_role(role).secrets("passphrase", f"{role} keys")
     question = f"New passphrase of the {role} keys: "

@@ -228,22 +228,21 @@ def recover(
     frame.write_output(file, keysets.write_draft(signed), plain=output is None)
     say_differences(previous, signed)
     notes = [*(f"signed by {line}" for line in signing_lines(signed, previous))]
-    site = publication or (Path("public") if statements else None)
-    if site is not None and _write_settings(signed, place, site):
-        notes.append(f"wrote {CONFIG_FILE}, so that the next commands publish in {site}")
+    if (publication or statements) and _write_settings(signed, place, publication):
+        notes.append(f"wrote {CONFIG_FILE}, so that the next commands know where to publish")
     notes.append(f"  next: {work.command(f'keyset publish {file}')}")
     show(Answer({"draft": file, "digest": signed.digest, "root": root.thumbprint}, notes=notes))
 
 
-def _write_settings(statement: KeysetStatement, place: StorePlace, publication: Path) -> bool:
+def _write_settings(signed: KeysetStatement, place: StorePlace, site: Path | None) -> bool:
     """Write the settings after a loss: what follows publishes there, and signs the cards there.
 
     They are not written over others, and a committed file names no place outside its folder.
     """
     here = Path(os.path.relpath(place)) if isinstance(place, Path) else place
-    publish = os.path.relpath(publication)
+    publish = os.path.relpath(site or "public")
     is_outside = publish.startswith("..") or str(here).startswith("..")
-    return not is_outside and keysets.write_settings(Path(), statement.origins[0], here, publish)
+    return not is_outside and keysets.write_settings(Path(), signed.origins[0], here, publish)
 
 
 # ``cardsign keyset publish``: a statement and the release that names it, at once.

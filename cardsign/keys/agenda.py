@@ -326,7 +326,7 @@ def find_wait(
             other.state == "active" and other.succeeds(key) for other in state.keys
         ):  # where none is active, nobody could verify anything
             if times.seen is None:
-                return "it is not published yet: cardsign publish SIGNED -o DIR", None
+                return "it is not published yet", None
             return "caches may not have it yet", times.seen + settled.propagation
         case "retire" if not is_card:
             return "it still signs", times.stops_signing

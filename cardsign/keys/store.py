@@ -367,8 +367,9 @@ class KeyStore(ABC):
         for key in self.state.keys:
             is_in_use = key.private == "held" and (key.is_stolen or key.state not in ENDED)
             if is_in_use and key.custody in opened and key not in records:
-                message = f"this is the passphrase of {key.named} already"
-                hint = "Choose another one: each role has its own."
+                state = "stolen" if key.is_stolen else key.state
+                message = f"{key.named} ({state}) has this passphrase"
+                hint = "Choose another one: each role has its own, and no thief has that."
                 raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
         sealed = {
             record.thumbprint: seal(self._unseal(record, old), new)
