@@ -21,6 +21,7 @@ from cardsign.findings import cap_findings, counted
 from cardsign.issuer.cards import find_end, read_signed
 from cardsign.issuer.keyset import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.issuer.publishing import (
+    check_issuer,
     list_changes,
     needed_publication,
     publish_cards,
@@ -29,6 +30,7 @@ from cardsign.issuer.publishing import (
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.keys import JwkSet
+from cardsign.keys.history import kept_keyset
 from cardsign.keys.ledger import Role
 from cardsign.keys.passphrases import read_passphrase
 from cardsign.keys.store import StorePlace, local_user
@@ -190,6 +192,7 @@ def check() -> None:
                 message = f"`{member}` names {safe(name)}, and there is no such file"
                 line = line_of(lines, ("card", index, member))
                 raise FileMissing("file.not_found", message, path=CONFIG_FILE, line=line)
+    check_issuer(settings, kept_keyset(store) if store else None)
     for card in settings.cards:
         if card.audience is not None:
             find_end(card, moment())
@@ -300,6 +303,7 @@ def _publish_card(
             documents, config, now=moment(), drops_others=drop_others, writes=writes
         )
     work = store.work(config)
+    check_issuer(config, work.keyset)
     work.drops_others = drop_others
     return publish_cards(work, documents, writes=writes)
 

@@ -18,7 +18,7 @@ from cardsign import errors
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import ProjectConfig
 from cardsign.errors import PublishRefused, UsageFault
-from cardsign.files import CURRENT_FILE, read_bytes
+from cardsign.files import CONFIG_FILE, CURRENT_FILE, read_bytes
 from cardsign.findings import counted
 from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work
 from cardsign.jose.keys import JwkSet, PublicKey
@@ -31,6 +31,7 @@ from cardsign.publish.generation import Generation, newest_generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.statements.release import ReleaseStatement
+from cardsign.tomltext import bad_settings
 from cardsign.urls import CARD_PATH, JWKS_PATH
 
 #: Numbers that a published release may leave out: a thief who signs the last number of all must
@@ -418,6 +419,35 @@ def check_ours(work: Work) -> publications.CheckedIssued | None:
         hint += "as cardsign keys rotate --keystore DIR does."
         raise PublishRefused("publish.statements", message, path=path, hint=hint)
     return published
+
+
+def find_setting_gaps(work: Work) -> Iterator[Gap]:
+    """Yield that the settings are of another issuer, or name no place although others rely on it.
+
+    Releases that nobody publishes end all trust. Of a release with a floor a card was published.
+    """
+    try:
+        check_issuer(work.config, work.keyset)
+    except UsageFault as fault:
+        yield Gap(f"correct cardsign.toml: {fault.message}")
+    release = work.release
+    if release and work.config.publish is None and (work.store.state.publications or release.floor):
+        message = "say where to publish, as no verifier sees what is signed since: this key store "
+        message += "has published, and no cardsign.toml here names `publish`. Go to the folder of "
+        message += "that file, in cron too, or name the directory"
+        yield Gap(message, command=work.command("release renew --publication DIR"))
+
+
+def check_issuer(config: ProjectConfig, keyset: KeysetStatement | None) -> None:
+    """Refuse settings that are not of the keyset's issuer.
+
+    Raises:
+        UsageFault: ``config.malformed``.
+    """
+    if keyset and config.issuer not in (None, *keyset.origins):
+        origins = ", ".join(keyset.origins)
+        message = f"'issuer' is {config.issuer}, and keyset {keyset.label} is of {origins}"
+        raise bad_settings(Path(CONFIG_FILE), message)
 
 
 def check_unclaimed(work: Work) -> None:

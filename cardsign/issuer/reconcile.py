@@ -44,6 +44,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
     for holder in filter(None, (work, work.roots)):
         holder.store.load()
     yield from _find_clock_gap(work)
+    yield from publishing.find_setting_gaps(work)
     yield from publishing.find_stale_publications(work)
     obstacles, is_stranger = _find_obstacles(work)
     if obstacles:
