@@ -483,9 +483,8 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
         if named.get(audience) or due > work.now or (audience in named and ends <= work.now):
             continue  # one of the project that has ended cannot be signed, which is said already
         message = f"sign the extended card of audience {audience} again, to end later"
-        options = f"--extended {audience} --seq N --expires DATE"
-        command = work.command(f"sign CARD -o FILE {options}") + "; "
-        command += work.command(f"publish SIGNED --extended {audience}=FILE")
+        sign = work.command(f"sign CARD -o FILE --extended {audience} --seq N --expires DATE")
+        publish = work.command(f"publish SIGNED --extended {audience}=FILE")
         # The person first sets a later `expires` in cardsign.toml.
-        command = work.again if audience in named else command
+        command = work.again if audience in named else f"{sign}; {publish}"
         yield Gap(message, command=command, until=ends)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
-from cardsign.issuer.reconcile import find_gaps, unique_gaps
+from cardsign.issuer.reconcile import list_gaps
 from cardsign.issuer.work import NOTICE, RECOVER, Work, key_holder
 from cardsign.keys.history import check_witnessed
 from cardsign.keys.ledger import ENDED, StoreState, private_blob
@@ -51,7 +51,7 @@ def _as_error(fault: CardsignError) -> Finding:
 
 def _list_gaps(work: Work) -> Iterator[Finding]:
     is_recovery = False
-    for gap in unique_gaps(gap for part in work.by_agent() for gap in find_gaps(part)):
+    for gap in list_gaps(work):
         if is_recovery and gap.close and gap.who != "you":
             continue  # a passphrase alone does nothing before the recovery, which ends with it
         is_recovery |= RECOVER in gap.command

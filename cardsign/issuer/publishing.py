@@ -17,7 +17,7 @@ from typing import Final
 from cardsign import errors
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import ProjectConfig
-from cardsign.errors import PublishRefused, UsageFault
+from cardsign.errors import PublishRefused, StoreFault, UsageFault
 from cardsign.files import CONFIG_FILE, CURRENT_FILE, read_bytes
 from cardsign.findings import counted
 from cardsign.issuer.work import NEEDS_A_PERSON, Gap, Work
@@ -95,12 +95,9 @@ def _list_ended(
     """
     state, keyset = work.store.state, None if only_revoked else work.keyset
     revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
-    return frozenset(
-        key.thumbprint
-        for key in list_published_keys(generation)
-        if key.thumbprint in revoked
-        or (keyset is not None and not keyset.lists(key.thumbprint, "card"))
-    )
+    published = {key.thumbprint for key in list_published_keys(generation)}
+    unlisted = {name for name in published if keyset and not keyset.lists(name, "card")}
+    return frozenset((published & revoked) | unlisted)
 
 
 # What a key store has to publish: cards with its key set, and the issuer's statements.
@@ -140,12 +137,8 @@ def publish_cards(
         LocalFault: As :func:`record_generation`.
     """
     newest, store = work.published, work.store
-    documents = replace(
-        documents,
-        jwks=store.state.jwks(),
-        issued=_statements_of(store),
-        publisher=_publisher_of(store, work.config.issuer),
-    )
+    issued, publisher = _statements_of(store), _publisher_of(store, work.config.issuer)
+    documents = replace(documents, jwks=store.state.jwks(), issued=issued, publisher=publisher)
     generation = publish_documents(
         documents, work.config, now=work.now, drops_others=work.drops_others, writes=writes
     )
@@ -289,7 +282,8 @@ def find_stale_publications(work: Work) -> Iterator[Gap]:
     if folder is None:
         return
     own = [folder / CURRENT_FILE] if work.agent else []
-    for current in (*own, *sorted(folder.glob(f"*/{CURRENT_FILE}"))):
+    # Of another name nothing is served, such as what another process is about to publish.
+    for current in (*own, *sorted(folder.glob(f"[a-z0-9]*/{CURRENT_FILE}"))):
         place = current.parent
         with suppress(UsageFault, errors.ServeFault, errors.FileFault):  # others publish there
             publications.check_publisher(newest_generation(place), _publisher_of(work.store), place)
@@ -470,20 +464,26 @@ def check_publishable(
 
     Raises:
         PublishRefused: ``publish.statements``, or as :func:`check_ours`.
+        StoreFault: ``keystore.changed``: another process was faster.
     """
-    issued = _statements_of(work.store)
+    issued, seq = _statements_of(work.store), work.store.state.seq
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
-    for part in work.by_agent():
-        check_ours(part)
-        if release and find_adoptable(part):
-            why, hint = "more is published than this key store knows", f"See: {work.again} --adopt"
-            raise PublishRefused("publish.statements", why, hint=hint)
-        if published := published_statements(part.config.publish):
-            candidate = publications.Issued(keysets, release)
-            # A release that names a new keyset is newer than all before: so it ends a thief's
-            # fast-forward.
-            ends = replace(published, release=None) if keyset else published
-            candidate.checked(now=work.now, published=published).check_follows(ends)
+    try:
+        for part in work.by_agent():
+            check_ours(part)
+            if release and find_adoptable(part):
+                why = "more is published than this key store knows"
+                raise PublishRefused("publish.statements", why, hint=f"See: {work.again} --adopt")
+            if published := published_statements(part.config.publish):
+                candidate = publications.Issued(keysets, release)
+                # A release that names a new keyset is newer than all before: so it ends a thief's
+                # fast-forward.
+                ends = replace(published, release=None) if keyset else published
+                candidate.checked(now=work.now, published=published).check_follows(ends)
+    except PublishRefused as refusal:
+        if work.store.load().seq != seq:  # whoever publishes has written into the log before
+            raise StoreFault("keystore.changed", "others have signed meanwhile") from refusal
+        raise
 
 
 def find_adoptable(work: Work) -> dict[str, Callable[[], object]]:

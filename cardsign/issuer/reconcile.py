@@ -252,7 +252,8 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
 
 # The loop.
 
-#: How often one call closes the same gap: after that, another process keeps opening it.
+#: How often one call closes the same gap, or looks again since another process was faster: after
+#: that, others keep opening it.
 _MAX_CLOSED: Final = 5
 #: That no key may sign yet, or that none of the card does now: the next keyset lists other keys.
 _UNLISTED: Final = ("sign.no_key", "publish.not_verifying", "keystore.not_listed")
@@ -274,7 +275,20 @@ class Progress(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def unique_gaps(gaps: Iterable[Gap]) -> list[Gap]:
+def list_gaps(work: Work) -> list[Gap]:
+    """Return the gaps of all agents, each once; nothing is closed.
+
+    Whoever publishes has written into the log before. So if that has become longer meanwhile, what
+    is published may be newer than what was read of the log, without any fault: look again.
+    """
+    gaps, seq = list[Gap](), -1
+    while work.store.load().seq != seq:
+        seq = work.store.state.seq
+        gaps = _unique(gap for part in work.by_agent() for gap in find_gaps(part))
+    return gaps
+
+
+def _unique(gaps: Iterable[Gap]) -> list[Gap]:
     """Return the first of each name."""
     named: dict[tuple[str, str], Gap] = {}
     for gap in gaps:
@@ -297,7 +311,7 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
     """
     parts, lines = work.by_agent(), list(done)
     if work.is_dry_run:
-        gaps = unique_gaps(gap for part in parts for gap in find_gaps(part))
+        gaps = list_gaps(work)
         planned = (gap.text for gap in gaps if gap.close is not None)
         for_people = (gap._replace(what=gap.text) for gap in gaps if gap.close is None)
         return Progress(left=tuple(for_people), planned=(*lines, *planned))
@@ -305,7 +319,7 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
         # Twice: what a later agent has released, the earlier ones publish too.
         for part in parts if len(parts) > 1 else ():
             _close_gaps(part, lines)
-        remaining = unique_gaps(gap for part in parts for gap in _close_gaps(part, lines))
+        remaining = _unique(gap for part in parts for gap in _close_gaps(part, lines))
     except errors.LocalFault as fault:
         if not lines:
             raise
@@ -318,9 +332,9 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
 def _close_gaps(work: Work, done: list[str]) -> list[Gap]:
     """Close gaps as long as one can be closed, add what was done to `done`, return the others."""
     faults: dict[tuple[str, str], CardsignError] = {}
-    closed = Counter[tuple[str, str]]()
+    closed, looks = Counter[tuple[str, str]](), 0
     while True:
-        gaps, kept = list[Gap](), work.store.state.keysets
+        gaps, start = list[Gap](), work.store.state
         for gap in find_gaps(work):
             if gap.close is None or gap.name in faults or closed[gap.name] >= _MAX_CLOSED:
                 gaps.append(gap)
@@ -328,20 +342,21 @@ def _close_gaps(work: Work, done: list[str]) -> list[Gap]:
             try:
                 done += gap.close() or ()
             except CardsignError as fault:
-                if fault.code == "keystore.changed":  # another process was faster
-                    closed[gap.name] += 1
-                    break
-                if not _is_for_a_person(fault):
-                    raise
-                faults[gap.name] = fault
-                gaps.append(gap)
-            else:  # what waited for another key or statement may have it now
-                closed[gap.name] += 1
-                is_new = work.store.state.keysets != kept  # then other keys may sign
-                faults = {} if is_new else {at: faults[at] for at in faults if _stays(faults[at])}
-                break
+                if fault.code != "keystore.changed":  # else another process was faster
+                    if not _is_for_a_person(fault):
+                        raise
+                    faults[gap.name] = fault
+                    gaps.append(gap)
+                    continue
+            closed[gap.name] += 1
+            break
         else:
-            return _for_people(work, gaps, faults)
+            looks += 1  # again where others write into the log, for the reason of `list_gaps`
+            if not gaps or looks > _MAX_CLOSED or work.store.load().seq == start.seq:
+                return _for_people(work, gaps, faults)
+        # What waited for another key or statement may have it now; with a keyset other keys sign.
+        is_new = work.store.state.keysets != start.keysets
+        faults = {} if is_new else {at: faults[at] for at in faults if _stays(faults[at])}
 
 
 def _is_for_a_person(fault: CardsignError) -> bool:
@@ -378,7 +393,7 @@ def _for_people(
         gaps_left.append(_hand_over(work, gap, fault))
     # After the end of a keyset nothing goes on before the roots have signed by hand.
     gaps_left.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
-    return unique_gaps(gaps_left)
+    return _unique(gaps_left)
 
 
 def _hand_over(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:

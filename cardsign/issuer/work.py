@@ -109,19 +109,22 @@ class Work:
 
 
 class PreviewStore(KeyStore):
-    """A key store whose next lines stay in memory, for a dry run; the store itself is only read."""
+    """A key store whose next lines stay in memory, for a dry run; the store itself is only read.
+
+    With the first of them it stays as it was, whatever other processes do.
+    """
 
     def __init__(self, store: KeyStore) -> None:
         super().__init__(store.place, StoreUser(store.user.actor))
-        self._store, self._lines = store, store.read_lines()
+        self._store, self._lines = store, list[bytes]()
         self._blobs: dict[str, bytes] = {}
         self.load()
 
     def read_lines(self, start: int = 1) -> list[bytes]:
-        return self._lines[start - 1 :]
+        return self._lines[start - 1 :] if self._lines else self._store.read_lines(start)
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
-        self._lines += lines
+        self._lines = [*self.read_lines()[: seq - 1], *lines]
         self._blobs |= blobs
         return True
 
@@ -212,13 +215,10 @@ def card_signers(
     if not active:
         message = "the key store has no active card key"
         raise SigningRefused("sign.no_key", message, path=store.place)
-    return tuple(
-        _OpenedLate(
-            key.public,
-            _refuse_to_open if access is None else cache(partial(store.signer, key, access)),
-        )
-        for key in history.find_listed(store, active, "card")
-    )
+    keys = history.find_listed(store, active, "card")
+    if access is None:
+        return tuple(_OpenedLate(key.public, _refuse_to_open) for key in keys)
+    return tuple(_OpenedLate(key.public, cache(partial(store.signer, key, access))) for key in keys)
 
 
 def named_signers(

@@ -13,21 +13,15 @@ import pytest
 
 from cardsign.card.convert import convert_card
 from cardsign.card.extensions import ExtendedMarker
+from cardsign.issuer import keyset as keysets
 from cardsign.issuer.doctor import examine_issuer
-from cardsign.issuer.keyset import (
-    accept_keyset,
-    draft_keyset,
-    read_draft,
-    review_keyset,
-    sign_keyset,
-    write_draft,
-)
 from cardsign.issuer.reconcile import find_gaps, reconcile, renew_release
 from cardsign.issuer.release import ReleasePlan, needed_keyset
 from cardsign.issuer.work import Work, card_signers
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.history import kept_release
+from cardsign.keys.ledger import StoreState
 from cardsign.keys.signers import Access
 from cardsign.keys.store import create_store
 from cardsign.publish.generation import CARD_FILE, LEGACY_FILE
@@ -105,6 +99,43 @@ def test_a_key_that_another_host_has_made_is_not_made_again(site: Site) -> None:
     assert site.store.state.keys == keys
 
 
+def overtaken(site: Site, reads: int) -> Work:
+    """A host that another one overtakes, all the way, once it has read the log so many times."""
+    (site.folder / "card.json").write_bytes(dump({**PORTABLE, "version": "2.0.0"}))
+    work = site.work("card", "release")
+    load, readings = work.store.load, iter(range(1, 1000))
+
+    def read(**options: bool) -> StoreState:
+        state = load(**options)
+        if next(readings) == reads:
+            assert site.rotate("card", "release").left == ()
+        return state
+
+    vars(work.store)["load"] = read
+    return work
+
+
+@pytest.mark.parametrize("reads", range(1, 9))
+def test_a_host_that_another_one_overtakes_needs_nobody(site: Site, reads: int) -> None:
+    """What it read of the log is older than what is published then: it looks again."""
+    assert reconcile(overtaken(site, reads)).left == ()
+    assert alarms(site) == []
+
+
+@pytest.mark.parametrize("reads", [2, 3, 4])
+def test_who_only_looks_meanwhile_sees_no_stranger(site: Site, reads: int) -> None:
+    told = examine_issuer(overtaken(site, reads))
+    assert [finding.message for finding in told if finding.severity == "error"] == []
+    assert reconcile(replace(overtaken(site, reads), is_dry_run=True)).left == ()
+
+
+def test_who_renews_a_release_after_another_host_repeats_the_command(site: Site) -> None:
+    slow = site.work("release")
+    for _ in range(2):
+        renew_release(site.work("release"), ReleasePlan(), force=True)
+    assert refusal(renew_release, slow, ReleasePlan(), force=True) == "keystore.changed"
+
+
 @pytest.mark.parametrize("year", [2099, 9999])
 def test_a_publication_of_the_future_stops_no_rotation(together: Site, year: int) -> None:
     """All waits run from what the key store records, so nothing there is later than now."""
@@ -122,9 +153,9 @@ def test_what_is_not_there_signs_nothing(site: Site, tmp_path: Path) -> None:
     work = Work(create_store(tmp_path / "empty"), NOW)
     assert refusal(card_signers, work.store, b"", now=NOW) == "sign.no_key"
     assert refusal(renew_release, work, ReleasePlan()) == "keystore.no_keyset"
-    draft, stranger = draft_keyset(site.work()), PrivateKey.generate("ES256")
+    draft, stranger = keysets.draft_keyset(site.work()), PrivateKey.generate("ES256")
     how: dict[str, Any] = {"digest": draft.digest, "recovery": lambda: (stranger, b"")}
-    assert refusal(sign_keyset, site.work(), draft, **how) == "sign.no_key"
+    assert refusal(keysets.sign_keyset, site.work(), draft, **how) == "sign.no_key"
 
 
 def test_a_key_that_another_process_has_revoked_signs_no_more(site: Site) -> None:
@@ -174,9 +205,11 @@ def test_the_roots_are_wanted_before_a_release_ends_that_no_key_renews(site: Sit
 
 def sign_elsewhere(site: Site, draft: KeysetStatement, key: PrivateKey) -> None:
     """Add the signature of another holder to the draft that lies there."""
-    review_keyset(site.work(), draft)
-    signed = sign_keyset(site.work(), draft, digest=draft.digest, recovery=lambda: (key, b""))
-    site.draft.write_bytes(write_draft(signed))
+    keysets.review_keyset(site.work(), draft)
+    signed = keysets.sign_keyset(
+        site.work(), draft, digest=draft.digest, recovery=lambda: (key, b"")
+    )
+    site.draft.write_bytes(keysets.write_draft(signed))
 
 
 def add_bob(site: Site, *, threshold: int) -> PrivateKey:
@@ -184,11 +217,13 @@ def add_bob(site: Site, *, threshold: int) -> PrivateKey:
     bob = PrivateKey.generate("ES256")
     site.now += timedelta(days=1)
     roots = (RootKey(bob.public, "bob"),)
-    drafted = draft_keyset(site.work(), add_roots=roots, threshold=threshold)
-    signed = sign_keyset(site.holder, drafted, digest=drafted.digest)
-    signed = sign_keyset(site.work(), signed, digest=drafted.digest, recovery=lambda: (bob, b""))
+    drafted = keysets.draft_keyset(site.work(), add_roots=roots, threshold=threshold)
+    signed = keysets.sign_keyset(site.holder, drafted, digest=drafted.digest)
+    signed = keysets.sign_keyset(
+        site.work(), signed, digest=drafted.digest, recovery=lambda: (bob, b"")
+    )
     for store in (site.store, site.roots):
-        accept_keyset(Work(store, site.now), signed)
+        keysets.accept_keyset(Work(store, site.now), signed)
     return bob
 
 
@@ -198,7 +233,7 @@ def test_a_revoked_root_key_is_not_listed_again(site: Site) -> None:
     site.store.add_key(bob, SECRETS["root"], now=site.now, role="root")
     site.store.commit(agenda.revoke, bob.public.kid, reason="superseded", now=site.now)
     roots = (RootKey(bob.public, "bob"),)
-    assert refusal(draft_keyset, site.work(), add_roots=roots) == "statement.bad_key"
+    assert refusal(keysets.draft_keyset, site.work(), add_roots=roots) == "statement.bad_key"
 
 
 def test_a_holder_elsewhere_is_asked_once_the_draft_is_final(site: Site) -> None:
@@ -207,7 +242,7 @@ def test_a_holder_elsewhere_is_asked_once_the_draft_is_final(site: Site) -> None
     site.now += timedelta(days=61)
     cron = site.rotate("release")
     assert not any("bob" in gap.who for gap in cron.left), cron.left
-    sign_elsewhere(site, read_draft(site.draft.read_bytes()), bob)
+    sign_elsewhere(site, keysets.read_draft(site.draft.read_bytes()), bob)
     visit = site.rotate("card", "release", root=True)
     assert [gap.who for gap in visit.left] == ["bob"]
 
@@ -217,12 +252,12 @@ def test_a_stick_that_missed_a_visit_is_brought_up_to_date(site: Site) -> None:
     bob = add_bob(site, threshold=1)
     site.now += timedelta(days=61)
     site.rotate("card", "release")
-    draft = read_draft(site.draft.read_bytes())
+    draft = keysets.read_draft(site.draft.read_bytes())
     sign_elsewhere(site, draft, bob)
     assert site.rotate("card", "release").left == ()
     assert needed_keyset(site.roots).digest != draft.digest
     with pytest.raises(StatementRefused, match="gap") as refused:
-        review_keyset(site.holder, draft_keyset(site.work()))
+        keysets.review_keyset(site.holder, keysets.draft_keyset(site.work()))
     assert f"publish STATEMENT --keystore {site.folder}" in refused.value.finding.fix
 
     site.now += timedelta(days=61)
@@ -234,9 +269,9 @@ def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site
     """The twin: too few have signed it, so nobody holds it, and its number is free."""
     bob = PrivateKey.generate("ES256")
     site.now += timedelta(days=1)
-    draft = draft_keyset(site.work(), add_roots=(RootKey(bob.public, "bob"),), threshold=2)
-    half = sign_keyset(site.holder, draft, digest=draft.digest)
-    site.draft.write_bytes(write_draft(half))
+    draft = keysets.draft_keyset(site.work(), add_roots=(RootKey(bob.public, "bob"),), threshold=2)
+    half = keysets.sign_keyset(site.holder, draft, digest=draft.digest)
+    site.draft.write_bytes(keysets.write_draft(half))
     stolen = site.active("card")
     site.secrets["card"] = NEW
     told = site.revoke(stolen, "compromised", "card", "release", root=True)

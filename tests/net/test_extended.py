@@ -14,14 +14,8 @@ import pytest
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import CallFailed, CardsignError, FetchFailed, UsageFault
+from cardsign.net import endpoints
 from cardsign.net.discovery import Discovery
-from cardsign.net.endpoints import (
-    BEARER,
-    Header,
-    ask_for_extended_card,
-    endpoints_of,
-    look_up_extended,
-)
 from cardsign.trust.policy import Subject
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_origin
 from cardsign.verify.report import VerificationError
@@ -87,7 +81,9 @@ def told(site: Site) -> set[str]:
 def ask(verifier: Verifier, public: Discovery | None = None) -> Discovery:
     """Ask for the extended card beside a public one, which is looked up if it is not given."""
     how: Any = {"audience": AUDIENCE, "subject": Subject()}
-    return look_up_extended(verifier, public or verifier.look_up(HOST), "env:TIDES", **how)
+    return endpoints.look_up_extended(
+        verifier, public or verifier.look_up(HOST), "env:TIDES", **how
+    )
 
 
 def code_of(verifier: Verifier, public: Discovery | None = None) -> str:
@@ -226,10 +222,10 @@ def test_a_public_card_that_is_no_longer_trusted(site: Site) -> None:
 
 def test_a_header_goes_to_its_own_origin_alone(network: Network) -> None:
     """Whoever made it: the request that shows it is refused before a name is looked up."""
-    header = Header.of(parse_origin(HOST), BEARER, TOKEN)
-    (elsewhere,) = endpoints_of({"url": "https://evil.example/a2a"})
+    header = endpoints.Header.of(parse_origin(HOST), endpoints.BEARER, TOKEN)
+    (elsewhere,) = endpoints.endpoints_of({"url": "https://evil.example/a2a"})
     with pytest.raises(UsageFault, match=r"credential\.elsewhere"):
-        ask_for_extended_card(elsewhere, header, network.settings())
+        endpoints.ask_for_extended_card(elsewhere, header, network.settings())
     assert network.names == []
 
 

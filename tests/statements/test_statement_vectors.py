@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from cardsign.statements import release as releases
 from cardsign.statements.envelope import StatementRefused, check_past, check_times
 from cardsign.statements.keyset import (
     KeysetId,
@@ -19,12 +20,6 @@ from cardsign.statements.keyset import (
     check_recovery,
     check_successor,
     read_keyset,
-)
-from cardsign.statements.release import (
-    ReleaseStatement,
-    check_release,
-    effective_revoked,
-    read_release,
 )
 from cardsign.trust.lock import Floor
 from cardsign.trust.walk import Walk, choose_release, read_statements
@@ -52,13 +47,13 @@ def _anchor(vector: Vector) -> KeysetId | RootAnchor:
     return RootAnchor(root["threshold"], frozenset((thumb, who) for thumb, who in root["holders"]))
 
 
-def _shown(statement: KeysetStatement | ReleaseStatement | None) -> Vector | None:
+def _shown(statement: KeysetStatement | releases.ReleaseStatement | None) -> Vector | None:
     names = ("epoch", "version") if isinstance(statement, KeysetStatement) else ("seq",)
     return statement and {name: getattr(statement, name) for name in (*names, "digest")}
 
 
-def _ends(keyset: KeysetStatement | None, release: ReleaseStatement | None) -> Vector:
-    revoked = sorted(effective_revoked(keyset, release)) if keyset else []
+def _ends(keyset: KeysetStatement | None, release: releases.ReleaseStatement | None) -> Vector:
+    revoked = sorted(releases.effective_revoked(keyset, release)) if keyset else []
     return {"keyset": _shown(keyset), "release": _shown(release), "revoked": revoked}
 
 
@@ -78,7 +73,7 @@ def test_each_step_is_accepted_or_refused_as_the_vector_says(vector: Vector) -> 
     """The code of every refusal, the number and digest of what is accepted, and the end."""
     clock = {"now": vector["now"], "skew": vector["skew"]}
     keyset: KeysetStatement | None = None
-    release: ReleaseStatement | None = None
+    release: releases.ReleaseStatement | None = None
     answer: Vector
     for step in vector["steps"]:
         text = step["statement"].encode()
@@ -86,9 +81,9 @@ def test_each_step_is_accepted_or_refused_as_the_vector_says(vector: Vector) -> 
             if step["kind"] == "keyset":
                 keyset = _check_keyset(vector, keyset, text)
             else:
-                offered = read_release(text)
+                offered = releases.read_release(text)
                 assert keyset is not None
-                check_release(offered, keyset, release, **clock)
+                releases.check_release(offered, keyset, release, **clock)
                 check_past(offered.iat, *clock.values())
                 release = offered
             answer = {"accepted": _shown(keyset if step["kind"] == "keyset" else release)}
@@ -127,7 +122,7 @@ def test_a_walk_that_gets_all_at_once_ends_there_in_any_order(vector: Vector) ->
         keyset, refused, kept = _walk(vector, [*keysets, *keysets[:3]])
         release = None
         if keyset is not None:
-            offered = read_statements(received["release"], read_release, [])
+            offered = read_statements(received["release"], releases.read_release, [])
             clock = {"now": vector["now"], "skew": vector["skew"]}
             release, *_ = choose_release(None, offered, keyset, Floor(), [], **clock)
         assert vector["at_once"] == {**_ends(keyset, release), "refused": refused}

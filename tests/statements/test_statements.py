@@ -18,14 +18,7 @@ from cardsign.card.values import jcs
 from cardsign.errors import KeyRefused, SigningRefused
 from cardsign.jose.jwk import ALGORITHMS, encode_base64url
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.statements.envelope import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    StatementRefused,
-    check_times,
-    list_signers,
-    read_envelope,
-)
+from cardsign.statements import envelope as envelopes
 from cardsign.statements.keyset import read_keyset, sign_keyset
 from cardsign.statements.release import read_release, sign_release
 from tests.jose.explicit_making import HEADER_ALGS, made
@@ -96,7 +89,7 @@ def header(spelled: str = "", **changes: Any) -> bytes:
 
     `spelled` stands there in the place of a kid of 256 letters.
     """
-    members = {"alg": "ES256", "kid": thumbprint("ann"), "typ": TYP_KEYSET, **changes}
+    members = {"alg": "ES256", "kid": thumbprint("ann"), "typ": envelopes.TYP_KEYSET, **changes}
     members |= {"kid": "a" * 256} if spelled else {}
     text = json.dumps({name: value for name, value in members.items() if value is not None})
     text = text.replace(f'"{"a" * 256}"', spelled) if spelled else text
@@ -206,7 +199,7 @@ def test_what_a_release_says(changes: Members, code: str) -> None:
         return
     members = release_members(signed_keyset("ann"), **changes)
     assert refusal(lambda: release_payload(members)) == f"statement.{code}"
-    untrusted = forged(jcs(members), "rel", TYP_RELEASE)
+    untrusted = forged(jcs(members), "rel", envelopes.TYP_RELEASE)
     assert refusal(lambda: read_release(untrusted)) == f"statement.{code}"
 
 
@@ -225,7 +218,7 @@ TIMES: dict[str, tuple[int, str]] = {
 def test_times(offset: int, code: str) -> None:
     """K9: iat - skew <= now < exp; the skew forgives a future iat and no expiry."""
     now, skew = NOW + timedelta(seconds=offset), timedelta(seconds=300)
-    check = partial(check_times, T0, T0 + 90 * DAY, now=now, skew=skew)
+    check = partial(envelopes.check_times, T0, T0 + 90 * DAY, now=now, skew=skew)
     assert (refusal(check) == code) if code else (check() is None)
 
 
@@ -244,14 +237,14 @@ def test_count_looks_at_each_signature_alone() -> None:
         ],
     }
     statement = read_keyset(json.dumps(document).encode())
-    signers = list_signers(statement.envelope, [key("ann").public, key("bob").public])
+    signers = envelopes.list_signers(statement.envelope, [key("ann").public, key("bob").public])
     assert signers == {thumbprint("ann")}
     assert statement.root.holders(signers) == {"ann"}
 
 
 def added(statement: bytes, *names: str) -> bytes:
     """A keyset statement, signed once more by these."""
-    envelope = read_envelope(statement, TYP_KEYSET)
+    envelope = envelopes.read_envelope(statement, envelopes.TYP_KEYSET)
     return sign_keyset(envelope.payload, map(key, names), envelope.signatures)
 
 
@@ -266,7 +259,7 @@ def test_signatures_are_added_one_by_one() -> None:
 def signed_by(alg: str) -> bytes:
     """A keyset statement with a signature by a key of joserfc."""
     payload, signer = keyset_payload(keyset_members()), made(alg)
-    header = {"alg": alg, "kid": signer.public.thumbprint, "typ": TYP_KEYSET}
+    header = {"alg": alg, "kid": signer.public.thumbprint, "typ": envelopes.TYP_KEYSET}
     document = {"payload": encode_base64url(payload)}
     document["signatures"] = [signer.sign(payload, **header)]  # type: ignore[assignment]
     return json.dumps(document).encode()
@@ -303,7 +296,7 @@ def test_no_statement_knows_another_algorithm(alg: str) -> None:
     signer: Any = Unasked(PublicKey.from_jwk(made(alg).jwk, algorithms=ALGORITHMS))
     beside: Any = Unasked(made("RS256").public)
     payload = keyset_payload(keyset_members())
-    for kept in ((), read_envelope(honest(), TYP_KEYSET).signatures):
+    for kept in ((), envelopes.read_envelope(honest(), envelopes.TYP_KEYSET).signatures):
         for signers in ([signer], [beside, signer]):
             with pytest.raises(KeyRefused, match=r"key\.unsupported.*expected ES256 or RS256"):
                 sign_keyset(payload, signers, kept)
@@ -316,7 +309,7 @@ def test_kid_is_the_thumbprint_whatever_the_key_is_called() -> None:
     named = PrivateKey.from_pkcs8_der(key("ann").to_pkcs8_der(), kid="blue token")
     statement = read_keyset(sign_keyset(keyset_payload(keyset_members()), [named]))
     assert [one.kid for one in statement.envelope.signatures] == [thumbprint("ann")]
-    assert list_signers(statement.envelope, [key("ann").public]) == {thumbprint("ann")}
+    assert envelopes.list_signers(statement.envelope, [key("ann").public]) == {thumbprint("ann")}
 
 
 def test_nobody_signs_what_is_no_statement() -> None:
@@ -335,6 +328,6 @@ def test_nobody_signs_what_is_no_statement() -> None:
 def test_refusal_says_where() -> None:
     """A place inside the payload is a JSON pointer into it."""
     members = keyset_members(recovery=root_with(public("rita"), public("bo", alg="RS256"))["root"])
-    with pytest.raises(StatementRefused) as refused:
+    with pytest.raises(envelopes.StatementRefused) as refused:
         keyset_payload(members)
     assert refused.value.path == "/recovery/keys/1/public/alg"

@@ -18,15 +18,7 @@ from cardsign.jose.jwk import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.tomltext import find_lines, line_of
-from cardsign.trust.policy import (
-    ACCEPTED,
-    Accept,
-    Anchor,
-    KeysAnchor,
-    KeysetAnchor,
-    Policy,
-    TrustedIssuer,
-)
+from cardsign.trust import policy as policies
 from cardsign.trust.policyfile import parse_policy
 from cardsign.urls import parse_place, parse_url
 from tests.support import read_cases
@@ -54,12 +46,12 @@ def public(key: PrivateKey) -> str:
     return "{ " + ", ".join(f"{name} = {json.dumps(value)}" for name, value in members) + " }"
 
 
-def parse(text: str, **how: Any) -> Policy:
+def parse(text: str, **how: Any) -> policies.Policy:
     """What a policy of this text says."""
     return parse_policy(text.encode("utf-8", "surrogatepass"), **how)
 
 
-def only(text: str) -> TrustedIssuer:
+def only(text: str) -> policies.TrustedIssuer:
     """The one entry of a policy."""
     (issuer,) = parse(text).issuers
     return issuer
@@ -67,7 +59,7 @@ def only(text: str) -> TrustedIssuer:
 
 def test_an_empty_policy_trusts_nobody() -> None:
     """A file that names its format and nothing else denies everything."""
-    assert parse("format = 1\n") == Policy()
+    assert parse("format = 1\n") == policies.Policy()
 
 
 def test_what_an_entry_says() -> None:
@@ -93,28 +85,28 @@ def test_what_an_entry_says() -> None:
 @pytest.mark.parametrize(("members", "limits"), CASES["limits"].items())
 def test_limits(members: str, limits: dict[str, int]) -> None:
     """Seconds, or a number and its unit."""
-    assert parse(f"format = 1\n[limits]\n{members}\n") == Policy(**limits)
+    assert parse(f"format = 1\n[limits]\n{members}\n") == policies.Policy(**limits)
 
 
 def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
     """Each kind of anchor."""
 
-    def anchor(text: str, *members: str) -> Anchor:
+    def anchor(text: str, *members: str) -> policies.Anchor:
         return only(policy_text(*members, anchor=text)).anchor
 
     pin = f'epoch = 3, version = 12, digest = "{DIGEST}"'
-    assert anchor(f"keyset = {{ {pin} }}") == KeysetAnchor(KeysetId(3, 12, DIGEST))
+    assert anchor(f"keyset = {{ {pin} }}") == policies.KeysetAnchor(KeysetId(3, 12, DIGEST))
     named = anchor(f'keyset = {{ {pin}, issuer = "tides" }}')
-    assert named == KeysetAnchor(KeysetId(3, 12, DIGEST), "tides")
+    assert named == policies.KeysetAnchor(KeysetId(3, 12, DIGEST), "tides")
     pairs = frozenset(zip(THUMBPRINTS, ("ann", "bob"), strict=True))
     keys = [f'{{ thumbprint = "{thumbprint}", holder = "{who}" }}' for thumbprint, who in pairs]
     roots = f'roots = {{ issuer = "tides", threshold = 2, keys = [{", ".join(keys)}] }}'
-    assert anchor(roots) == KeysetAnchor(RootAnchor(2, pairs), "tides")
+    assert anchor(roots) == policies.KeysetAnchor(RootAnchor(2, pairs), "tides")
     url = "https://a.example/.well-known/jwks.json"
     assert anchor(f'jwks = "{url}"') == parse_url(url)
     held = f'{{ holder = "publisher", public = {public(alice)} }}'
     pinned = anchor(f"keys = [{held}, {{ public = {public(bob)} }}]", 'require = ["publisher"]')
-    assert isinstance(pinned, KeysAnchor)
+    assert isinstance(pinned, policies.KeysAnchor)
     assert [key.kid for key in pinned.keys.keys] == ["alice", "bob"]
     assert pinned.holders == {"alice": "publisher"}
 
@@ -183,7 +175,7 @@ def test_one_key_under_two_kids(alice: PrivateKey) -> None:
 
 def test_the_tables_follow_the_registries() -> None:
     """What the schema offers is what the engine accepts."""
-    assert get_args(Accept) == tuple(ACCEPTED)
+    assert get_args(policies.Accept) == tuple(policies.ACCEPTED)
     assert get_args(VerifyAlg) == tuple(ALGORITHMS)
 
 
