@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, history, ledger
 from cardsign.keys.signers import Access
-from cardsign.publish.generation import CARD_FILE, is_card
+from cardsign.publish.generation import CARD_FILE, Generation, is_card
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import read_span, second, utc
@@ -440,13 +441,11 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
         events = agenda.record_publication(state, publication_of(newest))
         state = ledger.fold_all(state, events, work.now)
     unsigned_cards = (card for card in ledger.published_cards(state) if not card.kids)
-    publish = work.command("publish SIGNED" + ("" if work.config.publish else " -o DIR"))
     if cards := dict.fromkeys((*agenda.cards_to_sign(state, work.now), *unsigned_cards)):
-        names = ", ".join(card.url or card.name for card in cards)
+        urls = (card.name if card.name.startswith("extended/") else card.url for card in cards)
+        names = ", ".join(dict.fromkeys(filter(None, urls)))
         message = f"sign these published cards again, if they are yours, and publish them: {names}"
-        renew = [work.command("release renew --card SIGNED")] if work.keyset else []
-        commands = [work.command("sign CARD -o SIGNED"), *renew, publish]
-        yield Gap(message, key_holder("card"), "; ".join(commands))
+        yield Gap(message, key_holder("card"), "; ".join(_say_how_to_sign(work, newest)))
         return
     turned = work.now - timedelta(seconds=work.config.timeline.rotate_every)
     for step in agenda.steps(state, work.config.timeline, work.now):
@@ -456,7 +455,25 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
         begun = [key.times.activated or key.created for key in active if not key.times.replaced]
         if all(time <= turned for time in begun):  # so it waits for nothing else
             message = f"publish your card with a key set that lists the next key, {step.key.named}"
+            publish = work.command("publish SIGNED" + ("" if work.config.publish else " -o DIR"))
             yield Gap(message, command=publish)
+
+
+def _say_how_to_sign(work: Work, newest: Generation | None) -> Iterator[str]:
+    """Yield the commands that sign published cards again, each from its file, and publish them."""
+    folder, card, signed, publish = "", "CARD", "SIGNED", "publish SIGNED -o DIR"
+    if work.config.publish and newest and newest.card:
+        folder = shlex.quote(str(work.config.publish / f"{newest.number:06d}"))
+        card, signed, publish = f"{folder}/{CARD_FILE}", "signed.json", "publish signed.json"
+    yield work.command(f"sign {card} -o {signed}")
+    for audience in newest.extended if folder and newest else ():
+        file, seq = f"signed-{audience}.json", max(1, work.store.state.release_seq)
+        marker = f"--extended {audience} --seq {seq} --expires 90d"
+        yield work.command(f"sign {folder}/extended/{audience}.json -o {file} {marker}")
+        publish += f" --extended {audience}={file}"
+    if work.keyset:
+        yield work.command(f"release renew --card {signed}")
+    yield work.command(publish)
 
 
 def list_due_cards(work: Work) -> Iterator[agenda.Renewal]:
