@@ -403,14 +403,16 @@ def write_line(state: StoreState, events: Iterable[Event], now: datetime, actor:
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def read_line(state: StoreState, untrusted_line: bytes, where: str) -> StoreState:
-    """Return what a line makes of the state before it.
+def read_line(
+    state: StoreState, untrusted_line: bytes, where: str, follower: bytes = b""
+) -> StoreState:
+    """Return what a line makes of the state before it; `follower` is the line after it.
 
     Raises:
-        StoreFault: ``keystore.audit_broken``: it does not continue the log; ``keystore.corrupt``;
-            ``keystore.newer_format``; or as :func:`fold`.
+        StoreFault: ``keystore.audit_broken``: it does not continue the log, or was edited;
+            ``keystore.corrupt``; ``keystore.newer_format``.
     """
-    number = state.seq + 1
+    number, head = state.seq + 1, hashlib.sha256(untrusted_line).hexdigest()
     try:
         members: Mapping[str, Any] = parse_object(untrusted_line, max_bytes=MAX_LINE_BYTES)
         if members.keys() - _LINE:
@@ -421,12 +423,17 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> StoreStat
             raise ValueError("it has no events, or no actor")
         after = fold_all(state, members["events"], read_stamp(members["time"]))
     except (CardsignError, ValueError, KeyError, TypeError, AttributeError) as exc:
-        code = exc.code if isinstance(exc, StoreFault) else "keystore.corrupt"
+        code = exc.code if isinstance(exc, StoreFault) else ""
         hint = _IN_CONFLICT if untrusted_line.startswith((b"<<<<<<<", b"=======")) else ""
         problem = f"it has no {exc}" if isinstance(exc, KeyError) else getattr(exc, "message", exc)
+        if code and follower and head.encode() not in follower:
+            code = "keystore.audit_broken"
+            problem = f"somebody has edited it, as line {number + 1} follows another one"
+        elif code not in ("keystore.audit_broken", "keystore.newer_format"):
+            code = "keystore.corrupt"  # cardsign itself writes no such line
         message = f"line {number} of the log: {problem}"
         raise StoreFault(code, message, path=where, hint=hint) from exc
-    return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest())
+    return replace(after, seq=number, head=head)
 
 
 def _newer(problem: str) -> StoreFault:

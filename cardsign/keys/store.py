@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, NewType, TypeAlias
 
@@ -175,15 +176,18 @@ class KeyStore(ABC):
         heads = dict[int, str | None]()
         if state.seq and untrusted_lines:
             heads[state.seq] = digest_of(untrusted_lines.pop(0))
-        for untrusted_line in untrusted_lines:
-            state = ledger.read_line(state, untrusted_line, self.place)
+        for untrusted_line, follower in zip_longest(untrusted_lines, untrusted_lines[1:]):
+            state = ledger.read_line(state, untrusted_line, self.place, follower or b"")
             heads[state.seq] = state.head
         if seen[0] and not (heads or state.seq):
             message = f"there is no key store in {self.place}, where this machine saw one"
             raise StoreFault("keystore.missing", message, hint=_ELSEWHERE)
         for seq, head in (seen, (self.state.seq, self.state.head)):
             if seq >= max(1, self.state.seq) and heads.get(seq) != head:
-                message = f"the log does not continue from line {seq}, the newest seen here"
+                message = f"line {seq} of the log is not the one that was seen here: somebody wrote "
+                message += "it anew"
+                if state.seq < seq:
+                    message = f"the log ends at line {state.seq}, and line {seq} was seen here"
                 hint = "If you put an older or another store there yourself, forget that line. "
                 hint += f"Run: rm {shlex.quote(str(self._seen))}"
                 raise StoreFault("keystore.other_history", message, path=self.place, hint=hint)
