@@ -184,8 +184,7 @@ class KeyStore(ABC):
             raise StoreFault("keystore.missing", message, hint=_ELSEWHERE)
         for seq, head in (seen, (self.state.seq, self.state.head)):
             if seq >= max(1, self.state.seq) and heads.get(seq) != head:
-                message = f"line {seq} of the log is not the one that was seen here: somebody wrote "
-                message += "it anew"
+                message = f"line {seq} of the log is not the one that was seen here"
                 if state.seq < seq:
                     message = f"the log ends at line {state.seq}, and line {seq} was seen here"
                 hint = "If you put an older or another store there yourself, forget that line. "
