@@ -351,9 +351,8 @@ def _describe(
 ) -> None:
     """Say what changed and what readers will miss, and export the public files."""
     if not is_json():
-        folder = f"{agent}/" if agent else ""
         for name, change in list_changes(generation, earlier).items():
-            say(f"  {change}: {folder}{name}")
+            say(f"  {change}: {os.path.join(agent, name)}")
     frame.say_notes(note_publication(generation))
     if export is not None:
         if not frame.is_dry_run():

@@ -383,6 +383,9 @@ def _for_people(
         waiting.append("keystore.same_custody")
     gaps_left: list[Gap] = []
     why = ""
+    stolen = {who for (_, who), fault in faults.items() if fault.code == "keystore.same_custody"}
+    roles = (role for role in ledger.ROLES if key_holder(role) in stolen)
+    passphrases = "".join(f"export {ledger.passphrase_variable(role)}=NEW; " for role in roles)
     for gap in gaps:
         fault = faults.get(gap.name)
         if gap.close is not None and (fault is None or fault.code in waiting):
@@ -390,7 +393,10 @@ def _for_people(
             continue  # without a fault, another process keeps opening it
         if gap.awaits_roots and not gap.why:
             gap = gap._replace(why=why)
-        gaps_left.append(_hand_over(work, gap, fault))
+        gap = _hand_over(work, gap, fault)
+        if gap.command.startswith(work.again):  # where nobody is asked, the stolen one is set
+            gap = gap._replace(command=passphrases + gap.command)
+        gaps_left.append(gap)
     # After the end of a keyset nothing goes on before the roots have signed by hand.
     gaps_left.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
     return _unique(gaps_left)

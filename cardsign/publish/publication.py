@@ -338,12 +338,9 @@ class Documents:
 
     def cards(self) -> dict[str, bytes]:
         """Return the cards by their files in a generation."""
-        cards = {CARD_FILE: self.card}
-        if self.legacy_card is not None:
-            cards[LEGACY_FILE] = self.legacy_card
-        return cards | {
-            f"extended/{name}.json": self.extended[name] for name in sorted(self.extended)
-        }
+        older = {} if self.legacy_card is None else {LEGACY_FILE: self.legacy_card}
+        extended = {f"extended/{name}.json": card for name, card in sorted(self.extended.items())}
+        return {CARD_FILE: self.card, **older, **extended}
 
 
 def publish_generation(
@@ -403,8 +400,7 @@ def _refuse_to_drop(newest: Generation, documents: Documents) -> None:
     missing = [audience for audience in newest.extended if audience not in documents.extended]
     if missing and declares_extended_card(Card.from_bytes(documents.card).document):
         message = f"the extended card of audience {missing[0]} is published, and is not named now"
-        hint = "Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
-        hint += "named: --drop-others."
+        hint = "Name it with --extended NAME=FILE or in cardsign.toml, or drop it: --drop-others."
         raise PublishRefused("publish.extended", message, hint=hint)
 
 
@@ -450,17 +446,16 @@ def publish_statements(
         published = statements_in(newest) if issued is not None else None
         if published is None:
             check_publisher(newest, publisher, directory)
-        files = {
-            name: data for name, data in newest.files.items() if not (withdraws and is_card(name))
-        }
+        kept = [name for name in newest.files if not (withdraws and is_card(name))]
+        files = {name: newest.files[name] for name in kept}
         if issued is not None:
             statements = _following(issued, published, now)
             if published is not None or statements.release is not None:
                 files |= statements.files()
         keys = JwkSet.from_bytes(newest.jwks).keys
         if any(key.thumbprint in ended for key in keys):
-            kept = [key for key in keys if key.thumbprint not in ended]
-            files[JWKS_FILE] = JwkSet.of(kept).to_bytes()
+            keys = tuple(key for key in keys if key.thumbprint not in ended)
+            files[JWKS_FILE] = JwkSet.of(keys).to_bytes()
         owner = newest.publisher or publisher
         if owner and publisher and published is not None:  # whose statements these lead on from
             owner = Publisher(keystore=publisher.keystore, issuer=publisher.issuer or owner.issuer)
