@@ -157,6 +157,13 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     )
 
 
+def say_lint(name: str, card: bytes, settings: LintSettings) -> None:
+    """Say what lint calls an error or a secret; it stops nothing, since a peer may not mind."""
+    findings = cap_findings(lint_card(card, settings, name=name).findings)
+    chosen = [f for f in findings if f.severity == "error" or f.code.startswith("secrets.")]
+    frame.say_with_hints(chosen, head=f"lint of {safe(name)}: ")
+
+
 @frame.command(example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif")
 @click.argument("cards", nargs=-1, required=True, metavar="CARD...")
 @click.option(

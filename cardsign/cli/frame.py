@@ -288,10 +288,14 @@ def say_notes(notes: Iterable[Finding]) -> None:
 
 def print_error(error: CardsignError) -> None:
     """Print an error: code, what and where, then what to do, once for those with the same fix."""
-    findings = (error.finding, *error.others)
+    say_with_hints((error.finding, *error.others), asked=True)
+
+
+def say_with_hints(findings: Sequence[Finding], *, head: str = "", asked: bool = False) -> None:
+    """Say findings on stderr, each hint once, after the last of those that have it."""
     for index, finding in enumerate(findings, 1):
         with_hint = finding.hint not in [later.hint for later in findings[index:]]
-        say_finding(finding, asked=True, with_hint=with_hint)
+        say_finding(finding, head=head, asked=asked, with_hint=with_hint)
 
 
 def say_finding(

@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from cardsign.cli import frame, issuer
+from cardsign.cli.cards import say_lint
 from cardsign.cli.frame import Answer, Group, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, FileMissing, UsageFault
 from cardsign.files import CONFIG_FILE
-from cardsign.findings import cap_findings, counted
-from cardsign.issuer.cards import find_end, read_signed
+from cardsign.findings import counted
+from cardsign.issuer.cards import find_end
 from cardsign.issuer.keyset import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.issuer.publishing import (
     check_issuer,
@@ -34,7 +35,6 @@ from cardsign.keys.history import kept_keyset
 from cardsign.keys.ledger import Role
 from cardsign.keys.passphrases import read_passphrase
 from cardsign.keys.store import StorePlace, local_user
-from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import Generation, check_export, export_files, newest_generation
 from cardsign.publish.publication import Documents, note_publication
 from cardsign.tomltext import find_lines, line_of, read_toml
@@ -331,8 +331,6 @@ def _publish_project(
     agents = work.by_agent()
     replaced = [newest_generation(part.config.publish) for part in agents]
     progress = reconcile(work)
-    if not frame.is_dry_run():
-        _say_lint(config)
     published = []
     for part, earlier in zip(agents, replaced, strict=True):
         generation = newest_generation(part.config.publish)
@@ -349,11 +347,13 @@ def _publish_project(
 def _describe(
     generation: Generation, earlier: Generation | None, export: Path | None, agent: str = ""
 ) -> None:
-    """Say what changed and what readers will miss, and export the public files."""
+    """Say what changed and what readers will miss or mind, and export the public files."""
     if not is_json():
         for name, change in list_changes(generation, earlier).items():
             say(f"  {change}: {os.path.join(agent, name)}")
-    frame.say_notes(note_publication(generation))
+    for name, card in generation.cards.items():
+        say_lint(os.path.join(agent, name), card, project_config().lint.settings())
+    frame.say_notes(note_publication(generation, earlier))
     if export is not None:
         if not frame.is_dry_run():
             export_files(generation, export)
@@ -394,14 +394,3 @@ def _generation_json(generation: Generation, earlier: Generation | None) -> dict
         "created": earlier is None or generation.number > earlier.number,
         "changes": list_changes(generation, earlier),
     }
-
-
-def _say_lint(config: ProjectConfig) -> None:
-    """Say what lint calls an error; it stops nothing, since a peer may not mind."""
-    for card in config.cards:
-        if (data := read_signed(card)) is None:
-            continue
-        report = lint_card(data, config.lint.settings(), name=str(card.signed))
-        for finding in cap_findings(report.findings):
-            if finding.severity == "error":
-                frame.say_finding(finding, head=f"lint of {card.signed.name}: ", with_hint=True)

@@ -20,6 +20,7 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import END_FORMS, MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles import PROFILES, RUST_ALG, VERIFIERS, ProfileName, left_open
 from cardsign.cli import frame, issuer
+from cardsign.cli.cards import say_lint
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
@@ -165,11 +166,13 @@ def sign(
         raise UsageFault("usage.conflict", _OF_ONE_CARD, hint=hint)
     else:
         signers, signed = _sign_project(keystore)
+    secrets = replace(project_config().lint.settings(), groups=("secrets",))
     for name, signing in signed if not is_json() else ():
         say(_summarize(signing, name, signers), asked=explain)
         for line in _explain(signing, signers) if explain else ():
             say(line, asked=True)
         frame.say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
+        say_lint(name, signing.document, secrets)
     shown = [_to_json(signing, signers) for _, signing in signed]
     return show(Answer(shown if card is None else shown[0]))
 

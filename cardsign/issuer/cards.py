@@ -31,7 +31,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, history, ledger
 from cardsign.keys.signers import Access
-from cardsign.publish.generation import CARD_FILE, Generation, is_card
+from cardsign.publish.generation import CARD_FILE, Generation
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import read_span, second, utc
@@ -304,7 +304,7 @@ def _sign_published(work: Work, access: Access | bytes | None) -> Documents | No
         As :func:`cardsign.issuer.work.card_signers` and :func:`cardsign.sign.sign_document`.
     """
     newest = work.published
-    cards = {name: data for name, data in newest.files.items() if is_card(name)} if newest else {}
+    cards = newest.cards if newest else {}
     if not (newest and cards and all(_is_ours(work, *card) for card in cards.items())):
         return None
     signers = card_signers(work.store, access, now=work.now)

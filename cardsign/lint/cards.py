@@ -51,17 +51,14 @@ CHECKS: Final[dict[str, tuple[rules.CardCheck, ...]]] = {
     "contract": contract.CHECKS,
     "secrets": (secrets.secrets,),
 }
+_CONTRACT: Final = tuple(code for code in RULES if rules.group_of(code) == "contract")
 _SYNTAX: Final = ("json", "contract.schema")
 _REQUIRED: Final = ("contract.required", "contract.strict", "contract.skill", "contract.no-card")
 #: What ``--layer`` chooses: groups and rules, by the four layers of the contract standard.
 LAYERS: Final[dict[str, tuple[str, ...]]] = {
     "1": _SYNTAX,
     "2": _REQUIRED,
-    "3": tuple(
-        code
-        for code in RULES
-        if code.startswith("contract.") and code not in (*_SYNTAX, *_REQUIRED)
-    ),
+    "3": tuple(code for code in _CONTRACT if code not in (*_SYNTAX, *_REQUIRED)),
     "4": ("members", "meaning"),
 }
 SCHEMA: Final = "cardsign.lint/1"

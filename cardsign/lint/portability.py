@@ -52,10 +52,8 @@ def find_unportable(card: LintedCard) -> Iterator[Finding]:
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
     is_rewritten = any(_is_of_rewriting(finding) and not finding.fixable for finding in findings)
     for finding in findings:
-        if is_rewritten and (finding.code in _DEPENDS_ON_REWRITING or _is_of_rewriting(finding)):
-            yield replace(finding, fixable=False)
-        else:
-            yield finding
+        depends = finding.code in _DEPENDS_ON_REWRITING or _is_of_rewriting(finding)
+        yield replace(finding, fixable=False) if is_rewritten and depends else finding
 
 
 def _is_of_rewriting(finding: Finding) -> bool:
@@ -77,9 +75,8 @@ def _check_value(spot: Spot, field: Field) -> Iterator[Finding]:
     elif means_absence and value is None:
         yield _finding("portable.null", spot, "is null", fixable=True)
     elif means_absence and not field.required and field.is_default(value):
-        yield _finding(
-            "portable.default", spot, f"is {json.dumps(value)}, its default", fixable=True
-        )
+        text = f"is {json.dumps(value)}, its default"
+        yield _finding("portable.default", spot, text, fixable=True)
     elif is_empty or (value is False and not field.presence):
         code = "portable.empty-params" if field.kind == "free" else "portable.empty-value"
         code = "portable.empty-security" if spot.security else code

@@ -139,6 +139,11 @@ class Generation:
         return tuple(key.kid for key in JwkSet.from_bytes(self.jwks).keys)
 
     @property
+    def cards(self) -> dict[str, bytes]:
+        """All cards, as signed, by their files."""
+        return {name: data for name, data in self.files.items() if is_card(name)}
+
+    @property
     def extended(self) -> dict[str, bytes]:
         """The extended cards, as signed, by audience."""
         return self._files_of("audience")

@@ -44,7 +44,6 @@ from cardsign.publish.generation import (
     RELEASE_FILE,
     Generation,
     Publisher,
-    is_card,
     last_number,
     load_current,
     newest_generation,
@@ -99,15 +98,26 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
         raise PublishRefused("publish.extended", message, path=_DECLARED, hint=hint)
 
 
-def note_publication(generation: Generation) -> Iterator[Finding]:
-    """Yield warnings of what readers of a generation will miss or refuse."""
-    for name, data in generation.files.items():
-        if is_card(name):
-            yield from note_interfaces(Card.from_bytes(data).document)
+def note_publication(generation: Generation, earlier: Generation | None) -> Iterator[Finding]:
+    """Yield warnings of what readers of a generation will miss or refuse.
+
+    Args:
+        generation: What is published now.
+        earlier: What was published before, of which readers keep the key set for a while.
+    """
+    for data in generation.cards.values():
+        yield from note_interfaces(Card.from_bytes(data).document)
     public = Card.from_bytes(generation.card).document if generation.card else {}
     if not generation.extended and declares_extended_card(public):
         message = "the public card declares an extended one, but none is named by --extended"
         yield Finding("publish.extended", message, Place(_DECLARED), severity="warning")
+    # A key store waits until readers have the next key.
+    old = earlier if generation.card and not generation.publisher else None
+    if old and not published_card(CARD_FILE, generation.card, JwkSet.from_bytes(old.jwks)).kids:
+        message = f"no key of the key set published before ({', '.join(old.kids)}) signs this "
+        message += "card: partners that keep that set refuse the card until they fetch the new one "
+        message += "(see: cardsign help publish.new_key)"
+        yield Finding("publish.new_key", message)
 
 
 def _audience_of(file: str) -> str | None:
@@ -446,8 +456,8 @@ def publish_statements(
         published = statements_in(newest) if issued is not None else None
         if published is None:
             check_publisher(newest, publisher, directory)
-        kept = [name for name in newest.files if not (withdraws and is_card(name))]
-        files = {name: newest.files[name] for name in kept}
+        dropped = newest.cards if withdraws else {}
+        files = {name: data for name, data in newest.files.items() if name not in dropped}
         if issued is not None:
             statements = _following(issued, published, now)
             if published is not None or statements.release is not None:
@@ -577,9 +587,9 @@ def publication_of(generation: Generation) -> Publication:
     What is no card is left out: somebody else has put it there, and nothing waits for it.
     """
     jwks, cards = JwkSet.from_bytes(generation.jwks), list[PublishedCard]()
-    for name in filter(is_card, generation.files):
+    for name, card in generation.cards.items():
         with contextlib.suppress(errors.InputRefused):
-            cards.append(published_card(name, generation.files[name], jwks))
+            cards.append(published_card(name, card, jwks))
     about = generation.number, generation.published_at, generation.max_age, generation.kids
     return Publication(*about, tuple(cards))
 
