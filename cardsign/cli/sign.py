@@ -29,7 +29,7 @@ from cardsign.gateway import resign_card
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.work import card_signers, named_signers
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import JwkSet, PublicKey
+from cardsign.jose.keys import JwkSet, PublicKey, read_jwks
 from cardsign.keys.history import list_own_kids
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.signers import Access, list_public_keys
@@ -65,6 +65,11 @@ def _read_public(keystore: KeystoreOptions, name: str, access: Access) -> Public
     data = frame.read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
     with of_the_user(name):
         keys = JwkSet.from_bytes(data).keys
+        kids = [jwk.get("kid", keystore.kid) for _, jwk in read_jwks(data)]
+        if keystore.kid and keystore.kid not in kids:  # whoever has these keys would refuse it
+            message = f"--public has no key {keystore.kid!r}, as --kid says, but: "
+            message += ", ".join(key.kid for key in keys)
+            raise UsageFault("usage.conflict", message, path=name)
         if keystore.kid is None and len(keys) > 1:
             # Of another one nothing is signed: each answer is verified.
             shown = list_public_keys(keystore.uris[0], access)[0].thumbprint
@@ -114,11 +119,9 @@ def find_signers(
     help="Signatures to add for SDKs, which cardsign does not count. safe: those that cover every "
     "endpoint, security scheme and scope. all: for every SDK.",
 )
+@click.option("--force", is_flag=True, help="Sign even what is no valid Agent Card, and say why.")
 @click.option(
-    "--force", is_flag=True, help="Sign even what is not a valid Agent Card, and say what is wrong."
-)
-@click.option(
-    "--known-keys", metavar="JWKS", help="Keys of other signers, whose bad signatures are dropped."
+    "--known-keys", metavar="JWKS", help="Others' keys; their bad signatures are dropped."
 )
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
@@ -133,20 +136,14 @@ def find_signers(
     metavar="AUDIENCE",
     help="Mark CARD as extended for this audience, a random id; needs --seq and --expires.",
 )
-@click.option(
-    "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that CARD is for."
-)
-@click.option(
-    "--expires", metavar="DATE", help=f"When CARD ends, at most 400 days ahead: {END_FORMS}."
-)
+@click.option("--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release for CARD.")
+@click.option("--expires", metavar="DATE", help=f"Its end, at most 400 days ahead: {END_FORMS}.")
 @issuer.key_option
 @issuer.public_option
 @issuer.kid_option
 @issuer.unlock_options
 @frame.dry_run_option
-@click.option(
-    "--explain", is_flag=True, help="Say who accepts each signature, and what it leaves unsigned."
-)
+@click.option("--explain", is_flag=True, help="Who accepts each signature and what it leaves open.")
 def sign(
     card: str | None, output: str, explain: bool, keystore: KeystoreOptions, **options: Any
 ) -> int:

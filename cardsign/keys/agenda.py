@@ -71,9 +71,7 @@ class TimelineSettings:
         ages = (publication.longest_max_age for publication in state.publications)
         longest = max(ages, default=0)
         return replace(
-            self,
-            max_age=max(self.max_age, longest),
-            card_max_age=max(self.card_max_age, longest),
+            self, max_age=max(self.max_age, longest), card_max_age=max(self.card_max_age, longest)
         )
 
 

@@ -85,8 +85,7 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
         content = f"a PEM of: {', '.join(labels).lower()[:_MAX_LABELS] or 'nothing'}"
         hint = _OPENSSH if "OPENSSH PRIVATE KEY" in labels else _MAKE
         raise _refused(content, _PUBLIC if "PUBLIC KEY" in labels else hint)
-    (private,) = (block for block in blocks if block[0] in PRIVATE_LABELS)
-    label, der = private
+    ((label, der),) = (block for block in blocks if block[0] in PRIVATE_LABELS)
     if label == "ENCRYPTED PRIVATE KEY":
         _refuse_costly(der)
     if _SHORT_VECTOR.search(data):
@@ -197,8 +196,8 @@ def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> Priv
         native, certificate, _ = pkcs12.load_key_and_certificates(data, password)
     except ValueError as exc:
         if "password" not in str(exc):
-            hint = _DER if data.startswith(b"\x30") else _MAKE
-            raise _refused("something else, or it is damaged", hint) from exc
+            content = "something else, or it is damaged" if data else "an empty file"
+            raise _refused(content, _DER if data.startswith(b"\x30") else _MAKE) from exc
         # The library does not tell a wrong passphrase from a damaged file.
         code = "passphrase.none" if password is None else "passphrase.wrong"
         message = "the passphrase does not open the PKCS #12 file, or it is damaged"
@@ -236,14 +235,13 @@ def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
 
 def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
     """Return the only JWK, or the one that `kid` names."""
-    jwks = [jwk for jwk in jwks if isinstance(jwk, dict)]
-    named = jwks if len(jwks) == 1 else [jwk for jwk in jwks if jwk.get("kid") == kid]
+    keys = [jwk for jwk in jwks if isinstance(jwk, dict)]
+    named = keys if len(keys) == 1 else [jwk for jwk in keys if jwk.get("kid") == kid]
     if len(named) == 1:
-        only: Mapping[str, Json] = named[0]
-        return only
-    kids = [jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)]
-    message = f"this is a JWK Set of {len(jwks)} keys, expected one"
-    message += f" with the kid {kid!r}" if kid in kids else ""
+        return named[0]
+    kids = [jwk["kid"] for jwk in keys if isinstance(jwk.get("kid"), str)]
+    message = f"this is a JWK Set of {len(keys)} keys, expected one"
+    message += f" with the kid {kid!r}" if kid else ""
     hint = f"Name one: --kid {kids[0]}." if kids and kid not in kids else ""
     raise KeyRefused("key.malformed", message, hint=hint)
 

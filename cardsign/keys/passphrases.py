@@ -82,7 +82,8 @@ def read_passphrase(
             raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
     if not passphrase:
         place = place or question.removesuffix(": ")
-        raise PassphraseFault("passphrase.none", "the passphrase is empty", path=place)
+        message = f"the passphrase{f' in {source.file}' if source.file else ''} is empty"
+        raise PassphraseFault("passphrase.none", message, path=place)
     return passphrase
 
 

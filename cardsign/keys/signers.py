@@ -286,7 +286,7 @@ class RemoteKey(ABC):
             try:
                 shown = jwk_of(load(shown))
             except (ValueError, UnsupportedAlgorithm) as exc:
-                message = "the signer shows no public key for ES256 or RS256"
+                message = "the signer shows no public key on P-256 (Vault: ecdsa-p256) or of RSA"
                 raise SignerFault("signer.no_public", message, path=self.uri) from exc
         return PublicKey.from_jwk(shown, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
@@ -369,7 +369,9 @@ class TokenKey(RemoteKey):
     def request_public(self, service: tuple[Any, Any]) -> bytes:
         """Read the public key object that stands beside the private one; empty if there is none."""
         library, session = service
-        key = self._find(library, session, CLASS=library.ObjectClass.PUBLIC_KEY)
+        key = self._find(library, session, "PUBLIC_KEY")
+        if key is None:  # but the private one should be there
+            self._find(library, session, "PRIVATE_KEY")
         if key and key.key_type == library.KeyType.RSA:
             return bytes(library.util.rsa.encode_rsa_public_key(key))
         if key and key.key_type == library.KeyType.EC:
@@ -379,24 +381,26 @@ class TokenKey(RemoteKey):
     def request_signature(self, service: tuple[Any, Any], signing_input: bytes) -> bytes:
         library, session = service
         digest, alg = hashlib.sha256(signing_input).digest(), self.public.alg
-        kind, key_type = library.ObjectClass.PRIVATE_KEY, library.KeyType[_KEY_TYPES[alg]]
-        key = self._find(library, session, CLASS=kind, KEY_TYPE=key_type)
-        if key is None:
-            message = f"the token has no private key for {alg} there"
-            raise SignerFault("signer.no_key", message, path=self.uri)
+        key_type = library.KeyType[_KEY_TYPES[alg]]
+        key = self._find(library, session, "PRIVATE_KEY", KEY_TYPE=key_type)
         if alg == "ES256":
             return bytes(key.sign(digest, mechanism=library.Mechanism.ECDSA))
         return bytes(key.sign(_DIGEST_INFO + digest, mechanism=library.Mechanism.RSA_PKCS))
 
-    def _find(self, library: Any, session: Any, **kind: Any) -> Any:
-        """Return the only key of a kind that fits, or None."""
-        expected = {"LABEL": self.label, "ID": self.id, **kind}
-        attributes = {
-            library.Attribute[name]: value for name, value in expected.items() if value is not None
-        }
-        keys = list(session.get_objects(attributes))  # of several, get_key leaves the search open
+    def _find(self, library: Any, session: Any, kind: str, **of_type: Any) -> Any:
+        """Return the only key of a kind that fits; None where the private one stands alone."""
+        of_kind = {library.Attribute.CLASS: library.ObjectClass[kind]}
+        named = {"LABEL": self.label, "ID": self.id, **of_type}
+        named = {library.Attribute[name]: named[name] for name in named if named[name] is not None}
+        # All of them, because of several get_key leaves the search open.
+        keys = list(session.get_objects(of_kind | named))
         if len(keys) > 1:
             message = f"{len(keys)} keys on the token fit; name both object and id"
+            raise SignerFault("signer.no_key", message, path=self.uri)
+        if not keys and kind == "PRIVATE_KEY":
+            keys = session.get_objects(of_kind)
+            names = ", ".join(f"{key.key_type.name} {key.label!r}" for key in keys)[:_MAX_WORDS]
+            message = f"no such private key is there, but: {names or 'none'}"
             raise SignerFault("signer.no_key", message, path=self.uri)
         return keys[0] if keys else None
 
@@ -482,6 +486,7 @@ _REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
 _HINTS: Final = {
     "NoRegionError": "Set AWS_DEFAULT_REGION, or name the key by its ARN.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or assume an IAM role.",
+    "SSLError": "Name the CA of its certificate: BAO_CACERT, VAULT_CACERT or AWS_CA_BUNDLE=FILE.",
     "DefaultCredentialsError": "Name the file of credentials in GOOGLE_APPLICATION_CREDENTIALS.",
     "ClientAuthenticationError": "No credentials for Azure were accepted. Set AZURE_TENANT_ID, "
     "AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or sign in: az login",
@@ -507,7 +512,8 @@ def _converted(
         codes = (code for code, names in _REFUSALS.items() if names.search(name))
         text = "; ".join(map(str, getattr(exc, words, None) or ()))
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        text = text.replace(service, "it")[:_MAX_WORDS]  # it may be the long path of a library
+        # The service may be the long path of a library, which is named twice where it is absent.
+        text = text.replace(service, "it").replace("it: it:", "it:")[:_MAX_WORDS]
         message = f"{service} cannot be used: {name}" + (f": {text}" if text else "")
         code, hint = next(codes, "signer.failed"), _HINTS.get(name, "")
         raise SignerFault(code, message, path=uri, hint=hint) from exc
@@ -649,12 +655,9 @@ class GoogleKey(RemoteKey):
     @contextmanager
     def connected(self) -> Iterator[Any]:
         kms = require("google.cloud.kms", extra="gcp")
-        service = require("google.api_core.exceptions", extra="gcp").GoogleAPIError
+        api = require("google.api_core.exceptions", extra="gcp").GoogleAPIError
         identity = require("google.auth.exceptions", extra="gcp").GoogleAuthError
-        with (
-            _converted(self.uri, "KMS", service, identity),
-            kms.KeyManagementServiceClient() as client,
-        ):
+        with _converted(self.uri, "KMS", api, identity), kms.KeyManagementServiceClient() as client:
             yield client
 
 
@@ -707,13 +710,16 @@ class VaultKey(RemoteKey):
     def connected(self) -> Iterator[Any]:
         hvac = require("hvac", extra="vault")
         address = self._address()
+        authority = self.access.variable("BAO_CACERT", "VAULT_CACERT", "BAO_CAPATH", "VAULT_CAPATH")
+        if authority and not os.path.exists(authority):
+            message = "BAO_CACERT or VAULT_CACERT, the CA of the server, names no file"
+            raise SignerFault("signer.uri", message, path=authority)
         faults = hvac.exceptions.VaultError, OSError
         client = hvac.Client(
             url=address,
             token=self.access.secrets("token", address).decode("latin-1"),  # as headers are
             namespace=self.access.variable("BAO_NAMESPACE", "VAULT_NAMESPACE"),
-            verify=self.access.variable("BAO_CACERT", "VAULT_CACERT", "BAO_CAPATH", "VAULT_CAPATH")
-            or True,
+            verify=authority or True,
             timeout=MAX_SECONDS,
             allow_redirects=False,  # the token must not travel on
         )
@@ -833,7 +839,8 @@ def _is_public(data: bytes) -> bool:
     """Say whether a key file is meant as public; what is read as such is refused if it is not."""
     if data.lstrip().startswith(b"{"):
         return not re.search(rb'"d"\s*:', data)
-    return b" PUBLIC KEY-----" in data and b" PRIVATE KEY-----" not in data
+    is_of_public = re.search(rb" (?:PUBLIC KEY|CERTIFICATE)-----", data)
+    return bool(is_of_public) and b" PRIVATE KEY-----" not in data
 
 
 def _read_local(uri: str, access: Access) -> bytes:

@@ -567,7 +567,9 @@ def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
     names = list_names(directory)
     for name in names if CURRENT_FILE not in names else ():
         if name not in (_LOCK, _STAGING) and not FOLDER.fullmatch(name):
-            message = f"the publication directory holds {name!r}, which does not belong there"
+            message = (
+                f"{name!r} in this folder is of no publication: move it, or name an empty folder"
+            )
             raise FileFault("publish.other_publisher", message, path=str(directory))
     if not writes:
         yield

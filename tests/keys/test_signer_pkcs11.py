@@ -75,13 +75,13 @@ def test_after_a_wrong_pin_the_right_one_still_signs(
     sign(LABELLED, public, access(softhsm))
 
 
-@pytest.mark.parametrize(
-    ("label", "code"),
-    [("lonely", "signer.no_public"), ("both", "signer.no_key"), ("p384", "key.unsupported")],
-)
-def test_a_public_half_that_cannot_be_enrolled(label: str, code: str, softhsm: SoftHsm) -> None:
+@each_case(__file__, "not_enrolled", "label", "code", "words")
+def test_a_public_half_that_cannot_be_enrolled(
+    label: str, code: str, words: str, softhsm: SoftHsm
+) -> None:
     """None, two, or one on another curve: the user names it in a file, or another key."""
-    assert refusal(enrol, f"pkcs11:token=cards;object={label}", access(softhsm)) == code
+    uri = f"pkcs11:token=cards;object={label}"
+    assert refusal(enrol, uri, access(softhsm), match=words) == code
 
 
 def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path) -> None:
