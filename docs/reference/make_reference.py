@@ -47,7 +47,9 @@ LINT_INTRODUCTION = (
     "rule. `--group` chooses groups of rules. `[lint]` in "
     "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers.",
     "The rules of `portable` are exact: a card has none of their findings if and only if the four "
-    "default [profiles](../concepts/profiles.md) make the same bytes of it.",
+    "default [profiles](../concepts/profiles.md) make the same bytes of it. Without `--group` "
+    "some are left out that say nothing new, such as `portable.legacy-member` of a card of A2A "
+    "0.3, or of both versions.",
     "`--fix -o OUT` fixes what can be fixed without loss: nulls and defaults outside security "
     "members go, and protobuf spellings become camelCase. Everything else is left to you. A "
     "fixed card has no signatures, because they were made over other bytes.",
