@@ -157,7 +157,7 @@ def sign(
     is_usual = is_usual and options["compat"] == "safe" and not keystore.names_keys
     if card is not None:
         signers, signing = _sign_card(card, output, options, keystore)
-        signed = [(card, signing)]
+        signed = [("(stdin)" if card == frame.STDIO else card, signing)]
     elif output != frame.STDIO or not is_usual:
         hint = "For several cards, repeat it for each: cardsign sign CARD --key URI -o FILE"
         raise UsageFault("usage.conflict", _OF_ONE_CARD, hint=hint)

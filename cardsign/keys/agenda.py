@@ -306,9 +306,7 @@ def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetim
     if step.action == "retire":
         return [move(key, "retired")]
     stops = stamp(now + settings.as_published(state).drain)
-    predecessors = [
-        other for other in state.keys if other.state == "active" and other.succeeds(key)
-    ]
+    predecessors = [other for other in state.active_keys(key.role) if other.succeeds(key)]
     return [*(move(other, "retiring", stops=stops) for other in predecessors), move(key, "active")]
 
 

@@ -620,9 +620,7 @@ def _since(mark: datetime | None, holds: bool, at: datetime) -> datetime | None:
 
 def unsigned_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:
     """Return the published cards that no active key has signed which succeeds `key`."""
-    successors = {
-        other.kid for other in state.keys if other.state == "active" and other.succeeds(key)
-    }
+    successors = {other.kid for other in state.active_keys(key.role) if other.succeeds(key)}
     return tuple(card for card in published_cards(state) if successors.isdisjoint(card.kids))
 
 
