@@ -567,9 +567,8 @@ def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
     names = list_names(directory)
     for name in names if CURRENT_FILE not in names else ():
         if name not in (_LOCK, _STAGING) and not FOLDER.fullmatch(name):
-            message = (
-                f"{name!r} in this folder is of no publication: move it, or name an empty folder"
-            )
+            message = f"this folder holds {name!r}, which does not belong there: "
+            message += "move it, or name an empty folder"
             raise FileFault("publish.other_publisher", message, path=str(directory))
     if not writes:
         yield
