@@ -598,7 +598,11 @@ def _find_missing_signatures(
         asked.add(root.holder)
         close = partial(_sign_draft, work, holder, draft, root)
         yield Gap(message, root.holder or "the holder of the root key", close=close)
-    present = set() if work.roots else {key.holder for key in work.store.state.keys}
+    apart = work.roots.store if work.roots else None
+    place = f"in {apart.place}" if apart else "here"
+    if apart and not (has_roots(apart, newest) or has_roots(apart, draft)):
+        apart = None  # it is the key store of other keys
+    present = set() if apart else {key.holder for key in work.store.state.keys}
     for signing in statements.quorum_signatures(draft, newest):
         holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
         if not (signing.missing and holders):
@@ -607,13 +611,19 @@ def _find_missing_signatures(
         if signing.missing < len(holders):
             who = f"{signing.missing} of these root holders: {who}"
         if ours := ", ".join(sorted(holders & present)):
-            here = f"{message}, with the root key, which is not here"
-            yield Gap(here, ours, f"{work.again} --root-keystore DIR")
+            here = f"{message}, with the root key, which is not {place}"
+            yield Gap(here, ours, work.command("keys rotate --root-keystore DIR"))
         if is_final and holders - present:
             sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest} --keystore DIR"
             send = f"{message}. Send {work.draft} to them, and the digest over another channel. "
             send += f"Each types, with their key store for DIR: {sign}. Then replace "
             yield Gap(f"{send}{work.draft} with the signed file", who)
+
+
+def has_roots(store: KeyStore, keyset: KeysetStatement) -> bool:
+    """Say whether a key store has a root key of a keyset."""
+    listed = {root.public.thumbprint for root in keyset.root.keys}
+    return not listed.isdisjoint(key.thumbprint for key in store.state.keys)
 
 
 def _find_roots_here(work: Work, able: set[str]) -> Iterator[tuple[Work, KeyRecord]]:

@@ -68,6 +68,7 @@ def find_gaps(work: Work) -> Iterator[Gap]:
         yield from _find_unlisted_roots(work, keyset)
     yield from releases.find_untold_revocations(work, is_recovering=is_recovering)
     if not is_recovering:
+        yield from _find_early_rotations(work)
         yield from find_key_gaps(work)
         yield from keysets.find_keyset_gaps(work)
         yield from find_card_gaps(work)
@@ -176,10 +177,39 @@ def _find_unlisted_roots(work: Work, keyset: KeysetStatement) -> Iterator[Gap]:
 
 # Keys: due steps, and those that are to be made.
 
+#: What is due so soon after a person came with the root keys is done in the same visit.
+_VISIT: Final = timedelta(days=7)
+
+
+def _find_early_rotations(work: Work) -> Iterator[Gap]:
+    """Yield rotations that begin soon, where the roots are here because the keyset is due.
+
+    Else the same people would be called again within days, for another keyset.
+    """
+    state, keyset, now = work.store.state, work.keyset, work.now
+    if not (work.roots and keyset and keysets.has_roots(work.roots.store, keyset)):
+        return
+    if keysets.keyset_due(state, keyset, now=now).due > now:
+        return
+    every = timedelta(seconds=work.config.timeline.rotate_every)
+    for key in state.keys:
+        due = (key.times.activated or key.created) + every
+        is_ahead = key.rotates and key.state == "active" and key.times.replaced is None
+        if is_ahead and now < due <= now + min(_VISIT, every / 8):
+            begin = partial(_begin_rotation, work, key)
+            yield Gap(f"begin the rotation of {key.named}, due at {second(due)}", close=begin)
+
+
+def _begin_rotation(work: Work, key: ledger.KeyRecord) -> list[str]:
+    work.store.commit(agenda.replace_key, [key.thumbprint], now=work.now)
+    return [f"began the rotation of {key.named}"]
+
 
 def find_key_gaps(work: Work) -> Iterator[Gap]:
     """Yield every due step of a key, and every key that is to be made."""
-    state, now = work.store.state, work.now
+    state, now, keyset, command = work.store.state, work.now, work.keyset, ""
+    if keyset and not (work.roots or keysets.has_roots(work.store, keyset)):
+        command = work.command("keys rotate --root-keystore DIR")  # the roots list what is made
     for step in agenda.steps(state, work.config.timeline, now):
         if not step.is_due(now):
             continue
@@ -190,8 +220,8 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
         elif step.key.state != "active" and publishing.name_keys_elsewhere(work):
             continue  # another copy of this key store has made it
         elif not step.key.custody.startswith("file:"):
-            command = work.command("keys import URI")
-            yield Gap(f"{step.what} where the active one is", command=command)
+            task = f"{step.what} where the active one is"
+            yield Gap(task, command=work.command("keys import URI"))
         else:
             message = step.what
             if step.key.is_stolen:
@@ -199,7 +229,7 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
                 message += f", under a new passphrase: type it when asked, or set {variable}"
             until = None if step.key.state == "active" else now
             close = partial(_make_key, work, step)
-            yield Gap(message, key_holder(step.key.role), until=until, close=close)
+            yield Gap(message, key_holder(step.key.role), command, until=until, close=close)
 
 
 def _has_turned(work: Work, key: ledger.KeyRecord) -> bool:

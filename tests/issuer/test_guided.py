@@ -369,7 +369,7 @@ def test_a_cron_that_has_died_is_an_alarm_before_the_release_ends(site: Site) ->
     site.now += timedelta(days=3, hours=11)  # what the next release says anew can wait for cron
     assert alarms(site) == []
     site.now += timedelta(hours=2)
-    assert [message.partition(";")[0] for message in alarms(site)] == ["renew the release"]
+    assert [message.partition(": ")[2] for message in alarms(site)] == ["renew the release"]
 
 
 def test_a_revocation_that_no_release_witnesses_is_an_alarm(site: Site) -> None:
