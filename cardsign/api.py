@@ -6,19 +6,20 @@ caller says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from cardsign.card.profiles import Compat
-from cardsign.errors import check_type
+from cardsign.errors import check_types
 from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, SubjectNames
 from cardsign.trust.walk import NO_STATEMENTS, Statements
 from cardsign.verify.report import Report, VerifiedCard
-from cardsign.verify.verifier import Verifier
+from cardsign.verify.verifier import Verifier, check_subject
 
 if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
@@ -122,7 +123,7 @@ def discover(
         LocalFault: The policy or its lock cannot be read, or has no such issuer.
         ValueError: `now` has no zone.
     """
-    return Verifier(policy, net=settings, clock=partial(_time, now)).discover(url, issuer=issuer)
+    return Verifier(policy, net=settings, clock=_clock(now)).discover(url, issuer=issuer)
 
 
 async def adiscover(
@@ -138,8 +139,7 @@ async def adiscover(
     A task that is cancelled returns at once. The work goes on to its own end, which the
     deadlines of `settings` set. Args and errors are those of :func:`discover`.
     """
-    verifier = Verifier(policy, net=settings, clock=partial(_time, now))
-    return await verifier.adiscover(url, issuer=issuer)
+    return await Verifier(policy, net=settings, clock=_clock(now)).adiscover(url, issuer=issuer)
 
 
 def sign_card(
@@ -177,7 +177,9 @@ def sign_card(
     """
     from cardsign.sign import SigningOptions, sign_document
 
-    _check_data("sign_card(json.dumps(card).encode(), key)", card)
+    kinds = {"passphrase": (passphrase, bytes | None), "now": (now, datetime | None)}
+    example = "sign_card(json.dumps(card).encode(), key, passphrase=b'...', compat='safe')"
+    check_types(example, card=(card, bytes), compat=(compat, str), **kinds)
     signers, own = _signers(key, passphrase, now)
     return sign_document(card, signers, SigningOptions(compat=compat, own_kids=own))
 
@@ -198,7 +200,7 @@ def inspect_card(data: bytes, *, jwks: Keys | None = None) -> Inspection:
     """
     from cardsign.inspect import inspect_card as inspect
 
-    _check_data("inspect_card(Path('card.json').read_bytes(), jwks=...)", data)
+    check_types("inspect_card(Path('card.json').read_bytes(), jwks=...)", data=(data, bytes))
     return inspect(data, jwks=None if jwks is None else JwkSet.read(jwks))
 
 
@@ -218,9 +220,8 @@ def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Findin
     """
     from cardsign.lint import cards, rules
 
-    example = "lint_card(Path('card.json').read_bytes())"
-    _check_data(example, data)
-    check_type(settings, rules.LintSettings | None, "settings takes LintSettings", example)
+    example = "lint_card(Path('card.json').read_bytes(), LintSettings(ignore=frozenset({...})))"
+    check_types(example, data=(data, bytes), settings=(settings, rules.LintSettings | None))
     return cards.lint_card(data, settings or rules.DEFAULT_SETTINGS).findings
 
 
@@ -258,12 +259,13 @@ def build_card(
 
     example = "build_card('SKILL.md', members={'version': '1.0.0'})"
     for source in sources:
-        check_type(source, str | Path, "a source is a path", example)
-    check_type(members, Mapping | None, "members takes a dict", example)
-    return build(
-        sources,
-        BuildOptions(a2a, base_url, url, members or {}, agent, prompt_excerpt, live=tuple(live)),
-    )
+        check_types(example, source=(source, str | Path))
+    text = str | None
+    check_types(example, a2a=(a2a, text), base_url=(base_url, text), url=(url, text))
+    check_types(example, agent=(agent, text), members=(members, Mapping | None))
+    check_types("build_card(live=ask_servers([...]))", live=(live, Sequence))
+    options = BuildOptions(a2a, base_url, url, members or {}, agent, prompt_excerpt)
+    return build(sources, replace(options, live=tuple(live)))
 
 
 # Who is asked about.
@@ -279,23 +281,24 @@ def _verifier(
     subject: SubjectNames,
 ) -> Verifier:
     """Return the verifier by what a caller trusts."""
-    clock = partial(_time, now)
+    check_subject(subject, "jwks", "policy", "statements")
+    check_types(_BY_KEYS, jwks=(jwks, JwkSet | bytes | str | Mapping | None))
     if policy is not None and jwks is None:
-        return Verifier(policy, clock=clock)
+        return Verifier(policy, clock=_clock(now))
     if policy is not None or jwks is None:
         raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
     if any(subject.get(name) for name in ("issuer", "url", "origin")):
         message = "jwks says whose card it is; issuer, url and origin go with policy"
         raise TypeError(f"{message}: {_BY_POLICY}")
-    return Verifier(Policy.from_jwks(jwks), clock=clock)
+    return Verifier(Policy.from_jwks(jwks), clock=_clock(now))
 
 
 # What was handed over.
 
 
-def _check_data(example: str, data: object) -> None:
-    # Decoding may have changed a text; parsing has lost what was signed.
-    check_type(data, bytes, "give the card's bytes", example)
+def _clock(now: datetime | None) -> Callable[[], datetime]:
+    check_types("now=datetime.now(UTC)", now=(now, datetime | None))
+    return partial(_time, now)
 
 
 def _time(now: datetime | None) -> datetime:
@@ -317,9 +320,7 @@ def _signers(
         from cardsign.issuer.work import card_signers
         from cardsign.keys.history import list_own_kids
 
-        if not isinstance(passphrase, bytes):
-            raise TypeError(
-                "a key store needs its passphrase: sign_card(card, store, passphrase=b'...')"
-            )
+        if passphrase is None:
+            raise TypeError("a key store needs its passphrase: sign_card(..., passphrase=b'...')")
         return card_signers(key, passphrase, now=_time(now)), list_own_kids(key)
     return signers_of(key), frozenset()

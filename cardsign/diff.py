@@ -256,9 +256,10 @@ def diff_cards(
             :meth:`cardsign.card.document.Card.from_bytes`, or a JWK Set.
         TypeError: One of them is not bytes.
     """
-    for data in (untrusted_old, untrusted_new):
-        example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
-        errors.check_type(data, bytes, "give the cards' bytes", example)
+    example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
+    old_bytes, new_bytes = (untrusted_old, bytes), (untrusted_new, bytes)
+    errors.check_types(example, untrusted_old=old_bytes, untrusted_new=new_bytes)
+    errors.check_types("diff_cards(old, new, names=('old', 'new'))", names=(names, tuple))
     old, new = map(_read_card, (untrusted_old, untrusted_new), names)
     versions = old.document.get("version"), new.document.get("version")
     changes = _make_findings(_compare(old, new))
@@ -406,8 +407,7 @@ def _add_scheme(facts: _Facts, scheme: Scheme) -> None:
     path = append("/securitySchemes", scheme.name)
     facts[key] = _Fact(_OFFER, label, path)
     for names, value in _list_leaves({"type": scheme.type, **scheme.members}):
-        is_words = names[-1] in _SCHEME_WORDS or "scopes" in names[:-1]
-        effects = _WORDING if is_words else _ADDRESS
+        effects = _WORDING if (names[-1] in _SCHEME_WORDS or "scopes" in names[:-1]) else _ADDRESS
         text = f"{label}: its {reduce(append, names, '')[1:]}"
         facts[*key, *names] = _Fact(effects, text, path, value)
 

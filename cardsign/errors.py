@@ -41,8 +41,7 @@ import copyreg
 import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import UnionType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from cardsign.findings import Finding, Place
 
@@ -225,10 +224,18 @@ def require(module: str, *, extra: str, kind: type[LocalFault] = UsageFault) -> 
         raise kind("usage.not_installed", message, hint=install_hint(extra)) from exc
 
 
-def check_type(value: object, kinds: type | UnionType, expected: str, example: str) -> None:
-    """Raise `TypeError` for an argument of another type, with a call that is right."""
-    if not isinstance(value, kinds):
-        raise TypeError(f"{expected}, not {type(value).__name__}: {example}")
+def check_types(example: str, **arguments: tuple[object, Any]) -> None:
+    """Raise `TypeError` for an argument of another type, with a call that is right.
+
+    Args:
+        example: The call.
+        arguments: Each value with the types that it may have, by its name.
+    """
+    for name, (value, kinds) in arguments.items():
+        if not isinstance(value, kinds):
+            names = " or ".join(kind.__name__ for kind in get_args(kinds) or (kinds,))
+            takes = f"{name} takes {names.replace('NoneType', 'None')}"
+            raise TypeError(f"{takes}, not {type(value).__name__}: {example}")
 
 
 def closest(value: object, names: Iterable[str]) -> str:

@@ -238,8 +238,7 @@ def _read(descriptor: int, path: Path | str, max_bytes: int, *, is_cut: bool = F
 def _refuse_shared(status: os.stat_result, path: Path) -> None:
     message = hint = ""
     if status.st_mode & _SHARED_BITS:
-        mode = stat.S_IMODE(status.st_mode)
-        message = f"group or others can access this file (mode {mode:04o})"
+        message = f"group or others can access this file (mode {stat.S_IMODE(status.st_mode):04o})"
         hint = f"Run: chmod 600 {shlex.quote(str(path))}"
     elif hasattr(os, "geteuid") and status.st_uid not in (0, os.geteuid()):
         message = "this file belongs to another user"
@@ -279,8 +278,7 @@ def file_faults(path: Path | str, otherwise: str) -> Iterator[None]:
         raise FileFault(code, f"the file name is not valid: {exc}", path=str(path)) from exc
     except OSError as exc:
         message = f"the operating system says: {exc.strerror or exc}"
-        is_missing = isinstance(exc, FileNotFoundError | NotADirectoryError)
-        if is_missing and code == "file.unreadable":
+        if isinstance(exc, FileNotFoundError | NotADirectoryError) and code == "file.unreadable":
             raise FileMissing("file.not_found", "there is no such file", path=str(path)) from exc
         if isinstance(exc, IsADirectoryError):
             message, hint = "this is a folder, not a file", "Name a file."
@@ -328,8 +326,7 @@ def leads_outside(folder: Path | str, place: Path | str, allowed: Collection[Pat
         real = Path(os.path.realpath(place))
     except ValueError:  # not a valid file name
         return True
-    homes = (folder, *allowed)
-    return not any(real.is_relative_to(os.path.realpath(home)) for home in homes)
+    return not any(real.is_relative_to(os.path.realpath(home)) for home in (folder, *allowed))
 
 
 def refuse_links(folder: Path, place: Path) -> None:

@@ -71,8 +71,7 @@ def _registry() -> str:
 
 def list_codes() -> tuple[str, ...]:
     """Return every code, in the order of the registry."""
-    lines = _registry().splitlines()
-    return tuple(line[2:-2] for line in lines if line.startswith('["'))
+    return tuple(line[2:-2] for line in _registry().splitlines() if line.startswith('["'))
 
 
 def _table_of(code: str) -> str:
@@ -98,6 +97,8 @@ def describe_code(code: str) -> CodeText:
     """
     import tomllib  # no verdict needs it
 
+    if not isinstance(code, str):
+        raise TypeError(f"code takes str, not {type(code).__name__}: describe_code('sig.bad')")
     return CodeText(**tomllib.loads(_table_of(code)).get(code, {}))
 
 
@@ -179,6 +180,8 @@ class Finding:
 
     def at(self, path: str) -> Finding:
         """Return the finding with the path of another place."""
+        if not isinstance(path, str):
+            raise TypeError(f"path takes str, not {type(path).__name__}: finding.at('/skills/0')")
         return replace(self, place=replace(self.place, path=path))
 
     def to_json(self) -> dict[str, object]:

@@ -126,9 +126,8 @@ def _move_endpoints(card: dict[str, Any], url: str) -> None:
     for interface in [*interfaces_of(card, any_spelling=True)]:
         theirs = interface_url(str(interface.url), str(interface.binding))
         if theirs == own or (below is not None and below.holds(theirs)):
-            raise CardRefused(
-                "gateway.loop", f"the card is of {own} already", path=interface.pointer
-            )
+            message = f"the card is of {own} already"
+            raise CardRefused("gateway.loop", message, path=interface.pointer)
         if theirs.query and PATH in url:
             message = f"{PATH} would lose its query"
             raise CardRefused("card.interface_url", message, path=interface.pointer)

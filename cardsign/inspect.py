@@ -97,8 +97,7 @@ class Inspection:
         gives away what it must not.
         """
         severities = {finding.severity for finding in (*self._findings, *self.service)}
-        is_bad = self.problems or "error" in severities
-        return errors.EXIT_NOT_TRUSTED if is_bad else errors.EXIT_OK
+        return errors.EXIT_NOT_TRUSTED if self.problems or "error" in severities else errors.EXIT_OK
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as ``cardsign inspect --json`` prints it."""

@@ -115,10 +115,8 @@ def card_page(
     report = verifier.judge(untrusted_bytes, subject, supplied)
     seen = inspect_card(untrusted_bytes, jwks=jwks)
     page = _ENVIRONMENT.get_template("page.html").render(
-        agent=seen.agent,
-        a2a_version=seen.a2a_version,
+        seen=seen,
         report=report,
-        inspected=[signature.report for signature in seen.signatures],
         who=who,
         jwks=() if jwks is None else jwks.keys,
         newest=newest,

@@ -135,10 +135,10 @@ class SignedCard:
 def signers_of(key: Signer | Sequence[Signer]) -> tuple[Signer, ...]:
     """Return one signer or several as a tuple; raise `TypeError` for what is no signer."""
     signers = tuple(key) if isinstance(key, list | tuple) else (key,)
-    example = "sign_card(card, cardsign.open_signer('file:key.pem'))"
+    example = "sign_card(card, open_signer('file:key.pem')), or PrivateKey.from_pem(data)"
     for signer in signers:
         if not hasattr(signer, "public"):
-            raise TypeError(f"no signer is a {type(signer).__name__}: {example}")
+            raise TypeError(f"key takes a signer, not {type(signer).__name__}: {example}")
     return signers
 
 
@@ -516,8 +516,7 @@ def note_sdks(
     for payload, description in zip(signed, described, strict=True):
         if description.compat and (lost := _in_words(_lost(payload))):
             readers = "; ".join(description.verifiers) or "SDKs"
-            unchecked = f"these do not notice a change of {lost}: {readers}"
-            yield Finding("sign.compat_lossy", unchecked)
+            yield Finding("sign.compat_lossy", f"these do not notice a change of {lost}: {readers}")
     data = {payload.data for payload in signed}
     for sdk in profiles.VERIFIERS:
         read = payloads.of(sdk.profile)
@@ -541,8 +540,7 @@ def note_interfaces(document: Mapping[str, Json]) -> Iterator[Finding]:
             interface_url(interface.url, str(interface.binding))
         except CardRefused as refusal:
             message = f"verifiers will refuse this card: {refusal.message}"
-            place = Place(interface.pointer)
-            yield Finding(refusal.code, message, place, severity="warning")
+            yield Finding(refusal.code, message, Place(interface.pointer), severity="warning")
 
 
 def _lost(payload: Payload) -> list[Uncovered]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, TypeAlias
 
-from cardsign.errors import CardRefused, check_type
+from cardsign.errors import CardRefused, check_types
 from cardsign.findings import cut
 
 #: Where an origin serves what it publishes: what servers offer and verifiers ask for.
@@ -91,7 +91,7 @@ def parse_url(untrusted_text: str) -> Url:
     Raises:
         CardRefused: ``card.interface_url``.
     """
-    check_type(untrusted_text, str, "a URL is text", "'https://agent.example'")
+    check_types("parse_url('https://agent.example')", url=(untrusted_text, str))
     try:
         return _read_url(untrusted_text)
     except ValueError as exc:

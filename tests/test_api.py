@@ -10,10 +10,13 @@ import json
 import logging
 import pickle
 import pkgutil
+import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+import tomllib
+from base64 import b64encode
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from cardsign import (
     NoVerdict,
     Policy,
     PrivateKey,
+    Signer,
     VerificationError,
 )
 from cardsign.errors import CardsignError, SigningRefused, UsageFault
@@ -37,7 +41,7 @@ from cardsign.keys.store import create_store
 from cardsign.statements.keyset import read_keyset
 from cardsign.testing import FakeIssuer
 from cardsign.trust import Memory
-from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, Subject, SubjectNames, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
 
 NOW = datetime.now(UTC)
@@ -177,93 +181,82 @@ def test_a_policy_by_url_takes_what_a_policy_file_takes() -> None:
 
 # ------------------------------------------------------------------ misuse
 
-#: The door without its types: these calls are wrong on purpose.
-D: Any = cardsign
-V, KEY = D.verify_card, TIDES.key("card")
+#: The calls and the texts of misuse.toml, and the names that they use.
+ROWS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("misuse.toml").read_text())
+NAMES: dict[str, Any] = {name: getattr(cardsign, name) for name in cardsign.__all__}
+NAMES |= {"CARD": CARD, "DATA": json.dumps(CARD).encode(), "SIGNED": SIGNED, "KEYS": KEYS}
+NAMES |= {"POLICY": POLICY, "KEY": TIDES.key("card"), "URL": TIDES.url, "Subject": Subject}
+NAMES |= {"Path": Path, "b64encode": b64encode, "import_module": importlib.import_module}
 
 
-def room_of(room: str) -> Any:
-    """A room below the door, without its types, too."""
-    return importlib.import_module(f"cardsign.{room}")
+def awaited(result: Any) -> Any:
+    """What a call returns, or the coroutine that it returned."""
+    return asyncio.run(result) if inspect.isawaitable(result) else result
 
 
-MISUSE: dict[str, tuple[Callable[[], object], str]] = {
-    "a str for the bytes": (lambda: V(SIGNED.decode(), jwks=KEYS), "read_bytes()"),
-    "neither keys nor policy": (lambda: V(SIGNED), "jwks=Path('jwks.json').read_bytes()"),
-    "keys and policy": (lambda: V(SIGNED, jwks=KEYS, policy=POLICY), "either jwks or policy"),
-    "keys and an issuer": (lambda: V(SIGNED, jwks=KEYS, issuer="x"), "issuer='NAME'"),
-    "a path of keys": (lambda: V(SIGNED, jwks="jwks.json"), "Path('jwks.json').read_bytes()"),
-    "a URL of keys": (lambda: V(SIGNED, jwks="https://a.example"), "or Policy.from_jwks_url(...)"),
-    "nobody's card": (lambda: V(SIGNED, policy=POLICY), "issuer='NAME' or url='https://...'"),
-    "two subjects": (
-        lambda: V(SIGNED, policy=POLICY, issuer="tides", url=TIDES.url),
-        "one of issuer, origin and url",
-    ),
-    "a dict to sign": (lambda: D.sign_card(CARD, KEY), "sign_card(json.dumps(card).encode(), key)"),
-    "a dict to explain": (lambda: D.inspect_card(CARD), "inspect_card(Path("),
-    "a str to lint": (lambda: D.lint_card("{}"), "lint_card(Path("),
-    "a policy that is no path": (lambda: D.Policy.load({}), "Policy.load('trust.toml')"),
-    "a path for a signer": (lambda: D.open_signer(Path("k")), "open_signer('file:key.pem')"),
-    "the URI of a signer": (lambda: D.sign_card(SIGNED, "file:key.pem"), "open_signer("),
-    "no signer": (lambda: D.sign_card(SIGNED, None), "no signer is a NoneType"),
-    "two dicts to compare": (lambda: D.diff_cards(CARD, CARD), "Path('old.json').read_bytes()"),
-    "a misspelt argument": (
-        lambda: V(SIGNED, policy=POLICY, isuer="tides"),
-        "unexpected keyword argument 'isuer'; did you mean 'issuer'?",
-    ),
-    "a time as text": (lambda: V(SIGNED, jwks=KEYS, now="2026-01-01"), "datetime.now(UTC)"),
-    "a historic time as a number": (
-        lambda: D.Verifier(POLICY).examine(SIGNED, issuer="tides", at=0),
-        "not int: datetime.now(UTC)",
-    ),
-    "no URL": (lambda: D.discover(None, policy=POLICY), "a URL is text, not NoneType"),
-    "text for a key set": (lambda: D.JwkSet.of("x"), "JwkSet.of([key.public])"),
-    "private keys in a set": (lambda: D.JwkSet.of([KEY]), "[key.public]"),
-    "the text of a set": (lambda: D.JwkSet.from_bytes("{}"), "read_bytes()"),
-    "the text of a JWK": (lambda: D.PublicKey.from_jwk("x"), "from_jwk(json.loads(text))"),
-    "the text of a PEM": (lambda: D.PrivateKey.from_pem("-----BEGIN"), "bytes, not str"),
-    "a password as text": (lambda: D.PrivateKey.from_pem(b"", "secret"), "password=b'...'"),
-    "settings of lint as a dict": (lambda: D.lint_card(SIGNED, {"a": 1}), "LintSettings"),
-    "members as a list": (lambda: D.build_card("SKILL.md", members=["a"]), "members={"),
-    "no card signer": (lambda: room_of("integrations.a2a_sdk").CardSigner("x"), "open_signer("),
-    "a policy for a verifier": (
-        lambda: room_of("integrations.a2a_sdk").signature_verifier("trust.toml"),
-        "Verifier('trust.toml')",
-    ),
-    "a policy for a client": (
-        lambda: asyncio.run(
-            room_of("integrations.calling").trusted_client("trust.toml", TIDES.url).__aenter__()
-        ),
-        "Verifier('trust.toml')",
-    ),
-}
+class Wrong:
+    """Of no type that any argument has."""
 
 
-OF_A2A = ("no card signer", "a policy for a verifier", "a policy for a client")
+def wrong_values(call: str) -> Iterator[tuple[str, str, object]]:
+    """Each argument of a call with what it must not be; anything has a truth value, as a flag."""
+    for name, parameter in inspect.signature(eval(call, NAMES)).parameters.items():
+        is_subject = parameter.kind is parameter.VAR_KEYWORD
+        for argument in SubjectNames.__annotations__ if is_subject else [name]:
+            if parameter.annotation != "bool":
+                yield call, argument, Wrong()
+            if not is_subject and not re.search("None|bool", str(parameter.annotation)):
+                yield call, argument, None
 
 
 @pytest.mark.parametrize(
-    ("call", "right"),
-    [
-        pytest.param(*case, id=name, marks=[pytest.mark.needs_a2a] if name in OF_A2A else ())
-        for name, case in MISUSE.items()
-    ],
+    ("call", "argument", "value"), [row for call in ROWS["calls"] for row in wrong_values(call)]
 )
-def test_misuse_is_told_with_the_right_call(call: Callable[[], object], right: str) -> None:
+def test_an_argument_of_a_wrong_type_is_refused(call: str, argument: str, value: object) -> None:
+    """Before anything is read or asked, with a call that is right."""
+    arguments = eval(f"dict({ROWS['calls'][call]})", NAMES)
+    places = [value] if argument == "sources" else []
+    arguments |= {} if places else {argument: value}
+    with pytest.raises(TypeError, match=rf"takes .*, not {type(value).__name__}: .*[({{=]"):
+        awaited(eval(call, NAMES)(*places, **arguments))
+
+
+def test_no_function_or_method_of_the_reference_is_without_its_row() -> None:
+    """But those without arguments, and a protocol's."""
+    called = {eval(call, NAMES).__qualname__ for call in ROWS["calls"]}
+    for name in cardsign.__all__:
+        value = NAMES[name]
+        if inspect.isfunction(value):
+            assert name in called
+        for member in vars(value) if isinstance(value, type) and value is not Signer else ():
+            method = getattr(value, member)
+            if not member.startswith("_") and callable(method):
+                has_arguments = inspect.signature(method).parameters.keys() - {"self"}
+                assert f"{name}.{member}" in called or not has_arguments
+
+
+@pytest.mark.parametrize("call", ROWS["misuse"])
+def test_misuse_is_told_with_the_right_call(call: str) -> None:
     """Nothing is read or asked before."""
+    if "import_module" in call:
+        pytest.importorskip("a2a")
     with pytest.raises(TypeError) as caught:
-        call()
-    assert right in str(caught.value)
+        awaited(eval(call, NAMES))
+    assert ROWS["misuse"][call] in str(caught.value)
 
 
 def test_what_is_wrong_in_a_question_is_no_verdict() -> None:
     """A slip of the pen in a name; a time without a zone, which could be any of 26 hours."""
-    for ask, subject in ((V, SIGNED), (D.examine_card, SIGNED), (D.discover, TIDES.url)):
+    for ask, subject in (
+        ("verify_card", SIGNED),
+        ("examine_card", SIGNED),
+        ("discover", TIDES.url),
+    ):
         for name, words in (("tiedes", r".*did you mean 'tides'\?"), ("xq", ".*no issuer 'xq'$")):
             with pytest.raises(UsageFault, match=rf"policy\.unknown_issuer: {words}"):
-                ask(subject, policy=POLICY, issuer=name)
+                NAMES[ask](subject, policy=POLICY, issuer=name)
     with pytest.raises(ValueError, match=r"datetime\.now\(UTC\)"):
-        V(SIGNED, jwks=KEYS, now=datetime(2026, 11, 22))
+        cardsign.verify_card(SIGNED, jwks=KEYS, now=datetime(2026, 11, 22))
 
 
 @pytest.mark.parametrize("room", ["", ".testing"])

@@ -60,8 +60,7 @@ def ask_servers(
     require("mcp.client", extra="mcp")
     # Without a handler Python prints what the SDK logs about a server's messages to stderr.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-    answers = (_ask(url, settings) for url in asked)
-    return (*answers, *(_run(command, say) for command in run))
+    return (*(_ask(url, settings) for url in asked), *(_run(command, say) for command in run))
 
 
 def _ask(url: str, settings: FetchSettings) -> SourceValue:

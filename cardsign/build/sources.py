@@ -175,8 +175,7 @@ def _drop_secrets(metadata: SourceValue, draft: Draft) -> dict[str, Json]:
             kept[name] = value
         else:
             text = "may hold what is not for everybody, and is left out"
-            place = metadata.get(name)
-            draft.note("build.left_out", f"metadata {ascii(name)[:40]} {text}", place)
+            draft.note("build.left_out", f"metadata {ascii(name)[:40]} {text}", metadata.get(name))
     return kept
 
 

@@ -111,8 +111,7 @@ def unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
 
 def render(document: Mapping[str, Json]) -> bytes:
     """Return a card as we write it: UTF-8, two spaces, member order kept, a newline at the end."""
-    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
-    return text.encode() + b"\n"
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False).encode() + b"\n"
 
 
 def with_signatures(

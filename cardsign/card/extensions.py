@@ -213,8 +213,7 @@ def _may_name_us(canonical: bytes) -> bool:
     """Return whether our UUID is in the letters, digits and hyphens of a text, run together."""
     if b"\\" in canonical:
         canonical = _ESCAPE.sub(b"", canonical)
-    letters = canonical.translate(None, _NOISE_BYTES)
-    return _UUID.encode() in letters.lower()
+    return _UUID.encode() in canonical.translate(None, _NOISE_BYTES).lower()
 
 
 def _names_us(text: str) -> bool:

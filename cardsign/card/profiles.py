@@ -41,7 +41,7 @@ from cardsign.card.rules import Node, RuleRefusal, Tokens, find, write
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import flat_requirements, unwrapped
 from cardsign.card.values import Json, jcs, members_of, pointer
-from cardsign.errors import CanonicalizationError, check_type
+from cardsign.errors import CanonicalizationError, check_types
 
 #: The names of the profiles, as options, policies and verdicts spell them.
 ProfileName: TypeAlias = Literal[
@@ -181,8 +181,8 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
             of those that imitate an SDK refuse schema members of the wrong JSON type, as it
             does).
     """
-    example = f"canonicalize(Path('card.json').read_bytes(), {profile!r})"
-    check_type(document, bytes | Mapping, "give a card's bytes or its parsed object", example)
+    example = "canonicalize(Path('card.json').read_bytes(), 'served-as-is').data"
+    check_types(example, document=(document, bytes | Mapping), profile=(profile, str))
     if profile not in PROFILES:
         message = f"no profile is called {profile!r}; known are {', '.join(PROFILES)}"
         raise CanonicalizationError("canonical.unknown_profile", message)

@@ -277,8 +277,7 @@ def _upgrade_interfaces(members: dict[str, Node], others_speak: Node | None = No
     if "supportedInterfaces" in members or url is None or not url.value:
         return
     extra = [] if additional is None or not additional.value else list_of(additional)
-    own = Node({"url": url, "transport": transport})
-    interfaces = [_upgrade_interface(own, version)]
+    interfaces = [_upgrade_interface(Node({"url": url, "transport": transport}), version)]
     interfaces += (_upgrade_interface(other, others_speak or version) for other in extra)
     members["supportedInterfaces"] = Node(interfaces, additional.origin if additional else None)
 
@@ -395,8 +394,7 @@ def _is_legacy_to_js(members: dict[str, Node]) -> bool:
 
 def _is_instance_to_js(members: dict[str, Node]) -> bool:
     """Return what `isProtoAgentCard` does: its first scheme or requirement looks like 1.0."""
-    schemes = members.get("securitySchemes", _ABSENT).children()
-    _, scheme = next(iter(schemes), ("", _ABSENT))
+    _, scheme = next(iter(members.get("securitySchemes", _ABSENT).children()), ("", _ABSENT))
     if isinstance(scheme.value, dict | list) and "type" not in scheme.value:
         return True
     owners = [members, *(skill.value for _, skill in members.get("skills", _ABSENT).children())]

@@ -258,8 +258,7 @@ class _Walk:
             message = "an escape in the string is half of a character"
             raise self._refused("json.surrogate", message, at=start) from exc
         except ValueError as exc:
-            is_whole = self._word().lstrip("-").isdecimal()
-            code = "json.integer_range" if is_whole else "json.number"
+            code = "json.integer_range" if self._word().lstrip("-").isdecimal() else "json.number"
             raise self._refused(code, f"{self._found()} is {exc}") from exc
         return str(value)
 

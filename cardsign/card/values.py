@@ -139,6 +139,5 @@ def jcs(value: Json) -> bytes:
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as exc:
         # rfc8785 0.1.4 lets UnicodeError and RecursionError through.
-        raise CanonicalizationError(
-            "canonical.no_form", f"the value has no RFC 8785 form: {exc}"
-        ) from exc
+        message = f"the value has no RFC 8785 form: {exc}"
+        raise CanonicalizationError("canonical.no_form", message) from exc

@@ -270,8 +270,7 @@ def hide_secrets(text: str) -> str:
 
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, str):
-        shown = hide_secrets(value)
-        return re.sub(_SURROGATE, lambda match: f"\\u{{{ord(match[0]):x}}}", shown)
+        return re.sub(_SURROGATE, lambda match: f"\\u{{{ord(match[0]):x}}}", hide_secrets(value))
     if isinstance(value, dict):
         return {
             _without_secrets(name): member if name in _SIGNED else _without_secrets(member)

@@ -109,8 +109,7 @@ def create(audience: str, token_file: Path, expires: str | None, output: Path | 
     from cardsign.server.tokens import create_token, edit_tokens
 
     output = None if output == Path(frame.STDIO) else output
-    end = None if expires is None else read_end(expires, moment())
-    token, line = create_token(audience, end)
+    token, line = create_token(audience, None if expires is None else read_end(expires, moment()))
     is_new = not token_file.exists()
     with edit_tokens(token_file) as lines:
         lines.append(f"{line}\n")

@@ -16,7 +16,7 @@ from typing import Any, Unpack
 import httpx
 
 from cardsign.card.document import Card
-from cardsign.errors import check_type, install_hint
+from cardsign.errors import check_types, install_hint
 from cardsign.jose.jws import Signer
 from cardsign.sign import SigningOptions, sign_document, signers_of
 from cardsign.trust.policy import SubjectNames
@@ -79,8 +79,10 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         verifier: Verifier,
         issuer: str | None = None,
     ) -> None:
-        super().__init__(httpx_client, base_url, agent_card_path)
         check_verifier(verifier)
+        example = "TrustedCardResolver(client, 'https://a.example', verifier=verifier)"
+        check_types(example, base_url=(base_url, str), issuer=(issuer, str | None))
+        super().__init__(httpx_client, base_url, agent_card_path)
         self._verifier = verifier
         self._issuer = issuer
 
@@ -117,7 +119,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
 
 def check_verifier(verifier: Verifier) -> None:
     """Raise `TypeError` for what is no verifier, such as the path of its policy."""
-    check_type(verifier, Verifier, "this takes a verifier", "Verifier('trust.toml')")
+    check_types("Verifier('trust.toml')", verifier=(verifier, Verifier))
 
 
 def sdk_card(payload: Mapping[str, object]) -> AgentCard:

@@ -205,9 +205,8 @@ class Call:
 
         answer = await self._ask(ask)
         if answer.id != task:
-            raise CallFailed(
-                "call.error", "the agent answered about a task other than the one asked about"
-            )
+            message = "the agent answered about a task other than the one asked about"
+            raise CallFailed("call.error", message)
         return self._masked(_reply(answer))
 
     async def _ask(self, ask: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -243,12 +242,8 @@ class Call:
         """
         card, endpoint = sdk_card(self.peer.payload), self.endpoint
         del card.supported_interfaces[:]
-        card.supported_interfaces.add(
-            url=str(endpoint.url),
-            protocol_binding=endpoint.binding,
-            protocol_version=endpoint.version,
-            tenant=endpoint.tenant,
-        )
+        spoken = {"protocol_binding": endpoint.binding, "protocol_version": endpoint.version}
+        card.supported_interfaces.add(url=str(endpoint.url), tenant=endpoint.tenant, **spoken)
         async with httpx.AsyncClient(
             transport=_AtEndpoint(self),
             # Beside the transport's limit for all of it.
@@ -257,10 +252,8 @@ class Call:
             trust_env=False,
             follow_redirects=False,
         ) as http:
-            bindings = [endpoint.binding]
-            config = ClientConfig(
-                streaming, httpx_client=http, supported_protocol_bindings=bindings
-            )
+            config = ClientConfig(streaming, httpx_client=http)
+            config.supported_protocol_bindings = [endpoint.binding]
             yield ClientFactory(config).create(card, list(interceptors))
 
 
@@ -305,17 +298,12 @@ class _Guard(ClientCallInterceptor):  # type: ignore[misc]
             UsageFault: ``usage.invalid``: the extended card is asked for.
         """
         if args.method == "get_extended_agent_card":
-            raise UsageFault(
-                "usage.invalid",
-                "this client does not fetch extended cards: the SDK would take one unverified",
-                hint="Use cardsign fetch --extended, or Verifier.discover_extended.",
-            )
+            message = "this client does not fetch extended cards: the SDK would take one unverified"
+            raise UsageFault("usage.invalid", message, hint="Use Verifier.discover_extended.")
         until = self._card.valid_until
         if until is not None and until <= self._now():
-            raise CallFailed(
-                "call.verdict_over",
-                f"the verdict on this agent's card expired at {second(until)}",
-            )
+            message = f"the verdict on this agent's card expired at {second(until)}"
+            raise CallFailed("call.verdict_over", message)
 
     async def after(self, args: AfterArgs) -> None:
         """Nothing: the transport below has read the answer."""
@@ -375,11 +363,8 @@ class _AtEndpoint(GuardedTransport):
         call = json.loads(asked)
         result = endpoints.read_answer(answer, call["id"])
         if isinstance(result, tuple) and result[0] == METHOD_NOT_FOUND:
-            raise CallFailed(
-                "call.no_interface",
-                f"{self._endpoint.url} does not know {call['method']}; an agent that knows "
-                "only tasks/send speaks A2A 0.2",
-            )
+            message = f"{self._endpoint.url} does not know {call['method']}; an agent that knows "
+            raise CallFailed("call.no_interface", f"{message}only tasks/send speaks A2A 0.2")
 
 
 def _reply(task: types.Task) -> Reply:
@@ -396,14 +381,9 @@ def _reply(task: types.Task) -> Reply:
     except ValueError as exc:
         message = f"the task is in a state that a2a-sdk does not know: {task.status.state}"
         raise CallFailed("call.error", message) from exc
-    return Reply(
-        text,
-        state,
-        task.id,
-        task.context_id,
-        is_final=state.removeprefix(_PREFIX) in _FINAL,
-        unshown=_count_unshown(parts or task.status.message.parts),
-    )
+    unshown = _count_unshown(parts or task.status.message.parts)
+    is_final = state.removeprefix(_PREFIX) in _FINAL
+    return Reply(text, state, task.id, task.context_id, is_final, unshown)
 
 
 def _count_unshown(parts: Iterable[types.Part]) -> int:
@@ -429,6 +409,5 @@ def _failure(
             return OtherStatus(str(endpoint.url), status)
         below = below.__cause__
     shown = endpoints.quotable(str(exc), header)
-    return CallFailed(
-        "call.error", f"{endpoint.url} gave no answer that a2a-sdk reads: {shown or 'no reason'}"
-    )
+    message = f"{endpoint.url} gave no answer that a2a-sdk reads: {shown or 'no reason'}"
+    return CallFailed("call.error", message)

@@ -300,8 +300,7 @@ def read_token(
     try:
         header = header_members(protected)
         alg, kid = read_signer(header, ALGORITHMS)
-        typ = str(header.get("typ", "")).lower().removeprefix("application/")
-        if types and typ not in types:
+        if types and str(header.get("typ", "")).lower().removeprefix("application/") not in types:
             raise ValueError(f"`typ` is none of {', '.join(sorted(types))}")
         data = decode_part(payload, "payload")
         claims = parse_object(data, max_bytes=MAX_TOKEN_CHARS)

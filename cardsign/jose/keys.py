@@ -32,7 +32,7 @@ from cardsign.errors import (
     PassphraseFault,
     SignatureRefused,
     SignerFault,
-    check_type,
+    check_types,
     place_below,
 )
 from cardsign.jose.jwk import (
@@ -164,7 +164,8 @@ class PublicKey:
                 ``key.alg_mismatch`` (a key for another purpose); ``key.weak_rsa``;
                 ``key.malformed``. ``path`` is a JSON pointer into the JWK.
         """
-        check_type(untrusted_jwk, Mapping, "a JWK is a dict", "from_jwk(json.loads(text))")
+        kinds = {"kid": (kid, str | None), "algorithms": (algorithms, Collection)}
+        check_types("from_jwk(json.loads(text), kid=None)", jwk=(untrusted_jwk, Mapping), **kinds)
         refuse_private_members(untrusted_jwk)
         alg = check_purpose(untrusted_jwk, algorithms, operation="verify")
         key = read_key(untrusted_jwk, alg)
@@ -186,6 +187,8 @@ class PublicKey:
         Raises:
             KeyRefused: As :meth:`from_jwk` of its numbers.
         """
+        example = "PublicKey.from_cryptography(key.public_key())"
+        _check_native(example, public_key, "public_bytes", "public_key")
         return cls.from_jwk(jwk_of(public_key), kid=kid, algorithms=SIGNING_ALGORITHMS)
 
     @property
@@ -219,6 +222,8 @@ class PublicKey:
         Raises:
             SignatureRefused: ``sig.bad``.
         """
+        check_types("key.check(entry['protected'], b'...', b'...')", protected=(protected, str))
+        check_types("key.check(protected, b'...', signature)", payload=(payload, bytes))
         self.check_length(signature)  # OpenSSL takes one of RSA without its leading zeros, too
         token = f"{protected}..{encode_base64url(signature)}"
         try:
@@ -233,6 +238,7 @@ class PublicKey:
         Raises:
             SignatureRefused: ``sig.bad``.
         """
+        check_types("key.check_length(b'...')", signature=(signature, bytes))
         size = ALGORITHMS[self.alg][2] or (cast(rsa.RSAPublicKey, self.native).key_size + 7) // 8
         if len(signature) != size:
             expected = f"expected {size} for {self.alg} with this key"
@@ -282,6 +288,7 @@ class PrivateKey:
         Raises:
             ValueError: There is no such algorithm.
         """
+        check_types("PrivateKey.generate('ES256', kid='card-2026')", alg=(alg, str))
         if alg not in _GENERATORS:
             raise ValueError(f"{alg!r}: expected ES256, RS256 or EdDSA")
         while True:
@@ -326,6 +333,8 @@ class PrivateKey:
             KeyRefused: As :meth:`PublicKey.from_jwk`; ``key.malformed`` also where ``d`` is
                 missing or does not belong to the public numbers.
         """
+        kinds = {"jwk": (jwk, Mapping), "kid": (kid, str | None)}
+        check_types("PrivateKey.from_jwk(json.loads(text), kid=None)", **kinds)
         check_purpose(jwk, SIGNING_ALGORITHMS, operation="sign")
         if kid is None and "kid" in jwk:
             kid = text_member(jwk, "kid")
@@ -338,6 +347,7 @@ class PrivateKey:
         Raises:
             KeyRefused: As :meth:`PublicKey.from_cryptography`.
         """
+        _check_native("PrivateKey.from_pem(Path('key.pem').read_bytes())", native, "public_key")
         return cls(PublicKey.from_cryptography(native.public_key(), kid=kid), native)
 
     def to_pkcs8_der(self) -> bytes:
@@ -354,6 +364,7 @@ class PrivateKey:
         Returns:
             ES256: r and s, 32 bytes each, by RFC 6979. RS256: PKCS #1 v1.5. EdDSA: R and S.
         """
+        check_types("key.sign(b'...')", signing_input=(signing_input, bytes))
         if isinstance(self._native, rsa.RSAPrivateKey):
             return self._native.sign(signing_input, PKCS1v15(), SHA256())
         if isinstance(self._native, Ed25519PrivateKey):
@@ -362,13 +373,18 @@ class PrivateKey:
         return raw_from_der(der)
 
 
+def _check_native(example: str, native: object, *members: str) -> None:
+    """Raise `TypeError` for no key object of `cryptography`, whose classes share no base."""
+    if not any(hasattr(native, member) for member in members):
+        raise TypeError(f"this takes a key of cryptography, not {type(native).__name__}: {example}")
+
+
 def _load(
     loader: Callable[[bytes, bytes | None], object], data: bytes, password: bytes | None
 ) -> object:
     """Let `loader` read a private key; the one place where its exceptions are converted."""
     example = "PrivateKey.from_pem(Path('key.pem').read_bytes(), password=b'...')"
-    check_type(data, bytes, "give the private key's bytes", example)
-    check_type(password, bytes | None, "give the password's bytes", example)
+    check_types(example, data=(data, bytes), password=(password, bytes | None))
     # What is not encrypted takes no password; the words are of PKCS #8 and of older PEM.
     is_encrypted = b"BEGIN ENCRYPTED" in data or b"4,ENCRYPTED" in data
     try:
@@ -441,9 +457,11 @@ class JwkSet:
         Raises:
             KeyRefused: ``jwks.duplicate_kid`` or ``jwks.shared_prime``.
         """
+        example = "JwkSet.of([key.public])"
+        check_types(example, keys=(keys, Iterable), skipped=(skipped, Iterable))
         jwks = cls(tuple(keys), tuple(skipped))
         for key in jwks.keys:
-            check_type(key, PublicKey, "JwkSet.of takes public keys", "JwkSet.of([key.public])")
+            check_types(example, key=(key, PublicKey))
         kids = [*(key.kid for key in jwks.keys), *(kid for kid, *_ in jwks.skipped if kid)]
         if twice := [kid for kid, count in Counter(kids).items() if count > 1]:
             message = f"two keys have the kid {twice[0]!r}, expected one"
@@ -463,7 +481,7 @@ class JwkSet:
                 one key ``key.malformed`` or ``key.weak_rsa``. ``path`` is a JSON pointer.
         """
         example = "JwkSet.from_bytes(Path('jwks.json').read_bytes())"
-        check_type(untrusted_bytes, bytes, "give the JWK Set's bytes", example)
+        check_types(example, jwks=(untrusted_bytes, bytes))
         keys: list[PublicKey] = []
         skipped: list[SkippedKey] = []
         for place, jwk in read_jwks(untrusted_bytes):
@@ -502,6 +520,7 @@ class JwkSet:
 
     def find(self, kid: str) -> PublicKey | None:
         """Return the key that is published as `kid`; whose it is, the kid does not prove."""
+        check_types("jwks.find('card-2026')", kid=(kid, str))
         return next((key for key in self.keys if key.kid == kid), None)
 
     def to_bytes(self) -> bytes:

@@ -521,8 +521,7 @@ def _replace(state: StoreState, event: Event, at: datetime) -> StoreState:
 
 def _reseal(state: StoreState, event: Event, at: datetime) -> StoreState:
     key, custody = state.find(event["key"]), str(event["custody"])
-    sealed = replace(key, custody=custody, blob=event["blob"], earlier=key.groups)
-    return state.replacing([sealed])
+    return state.replacing([replace(key, custody=custody, blob=event["blob"], earlier=key.groups)])
 
 
 def _report_theft(state: StoreState, event: Event, at: datetime) -> StoreState:

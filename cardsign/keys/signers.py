@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key, lo
 from pydantic import AfterValidator, Field
 
 from cardsign import errors, programs
-from cardsign.errors import CardRefused, KeyRefused, SignerFault, check_type, of_the_user
+from cardsign.errors import CardRefused, KeyRefused, SignerFault, check_types, of_the_user
 from cardsign.files import USER_FILE, read_secret, user_folder
 from cardsign.jose.jwk import STATEMENT_ALGORITHMS, encode_base64url, jwk_of
 from cardsign.jose.jws import Signer, sign_payload
@@ -643,8 +643,7 @@ class GoogleKey(RemoteKey):
     EXPECTED = "gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N"
 
     def request_public(self, service: Any) -> bytes:
-        answer = service.get_public_key(request=self.parts, timeout=MAX_SECONDS)
-        return str(answer.pem).encode()
+        return str(service.get_public_key(request=self.parts, timeout=MAX_SECONDS).pem).encode()
 
     def request_signature(self, service: Any, signing_input: bytes) -> bytes:
         digest = {"sha256": hashlib.sha256(signing_input).digest()}
@@ -925,7 +924,8 @@ def open_signer(
         PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what the secrets raise.
         FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
     """
-    check_type(uri, str, "a signer is named by its URI", "open_signer('file:key.pem')")
+    optional = {"public": (public, PublicKey | None), "access": (access, Access | None)}
+    check_types("open_signer('file:key.pem')", uri=(uri, str), kid=(kid, str | None), **optional)
     if access is None:  # nobody is asked, and nothing more is allowed
         usual = user_secrets(PassphraseSource(environment=os.environ))
         access = Access(usual, environment=os.environ)

@@ -91,8 +91,7 @@ def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
         fixable = value is None and not spot.security
         yield _finding("portable.legacy-member", spot, text, fixable=fixable)
     elif field is None:
-        hint = _suggest_name(spot, message)
-        text = f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
+        text = f"neither A2A 1.0 nor 0.3 defines this member here{_suggest_name(spot, message)}"
         yield _finding("portable.unknown-member", spot, text)
     elif field.name != name:
         text = f"the protobuf spelling of {field.name}"

@@ -305,8 +305,7 @@ class CheckedIssued:
         policy = Policy((TrustedIssuer("issuer", KeysetAnchor(self.newest.id), places),))
         verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
         releases = () if self.release_bytes is None else (self.release_bytes,)
-        evidence = SuppliedStatements((self.keysets[self.newest],), releases)
-        _check_trusted(cards, verifier, evidence)
+        _check_trusted(cards, verifier, SuppliedStatements((self.keysets[self.newest],), releases))
 
 
 # The next generation.

@@ -188,8 +188,7 @@ def show_catalogue() -> Response:
     body = b'{"agents":[%b],"total":%d}' % (cards, len(agents))
     max_age = min((generation.max_age for generation in shown), default=0)
     newest = max((generation.published_at for generation in shown), default=None)
-    headers = public_headers("application/json", max_age)
-    return answer_public(public_document(body, headers, newest))
+    return answer_public(public_document(body, public_headers("application/json", max_age), newest))
 
 
 def show_probe() -> Response:

@@ -388,8 +388,7 @@ def public_documents(
     published = generation.published_at
     documents = {path: public_document(*file, published) for path, file in files.items()}
     if generation.legacy_card is not None:
-        vary = ("Vary", "A2A-Version")
-        headers = public_headers("application/json", generation.max_age, vary)
+        headers = public_headers("application/json", generation.max_age, ("Vary", "A2A-Version"))
         older = public_document(generation.legacy_card, headers, published)
         current = public_document(generation.card, headers, published)
         documents[CARD_PATH] = replace(current, older=older)

@@ -379,9 +379,8 @@ def public_key(
     try:
         key = PublicKey.from_jwk(value, algorithms=algorithms)
     except KeyRefused as exc:
-        raise StatementRefused(
-            "statement.bad_key", f"{exc.message} ({exc.code})", path=path + exc.path
-        ) from exc
+        message = f"{exc.message} ({exc.code})"
+        raise StatementRefused("statement.bad_key", message, path=path + exc.path) from exc
     if key.jwk() != value:
         raise refused(path, f"exactly the members {', '.join(key.jwk())}", "statement.bad_key")
     return key

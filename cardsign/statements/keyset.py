@@ -386,9 +386,8 @@ def check_successor(current: KeysetStatement, following: KeysetStatement) -> Non
         expected = f"{current.digest}, the digest of the one before"
         raise read.refused("/prev", expected, "statement.prev")
     if following.iat < current.iat:
-        raise StatementRefused(
-            "statement.rollback", f"issued before {current.iat}, as was the one before", path="/iat"
-        )
+        message = f"issued before {current.iat}, as was the one before"
+        raise StatementRefused("statement.rollback", message, path="/iat")
     check_still_revoked(current.revoked, following.revoked)
     if current.recovery is None and following.recovery is not None:
         message = "recovery was given up and cannot be set"

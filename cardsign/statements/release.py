@@ -168,8 +168,7 @@ def check_release(
         raise read.refused("/issuer", f"the issuer {keyset.issuer!r}", "statement.issuer")
     if release.keyset != keyset.id:
         raise StatementRefused("statement.keyset", f"the newest is {keyset.id}", path="/keyset")
-    revocable = {key.public.thumbprint for key in keyset.keys}
-    if others := release.revoked - revocable:
+    if others := release.revoked - {key.public.thumbprint for key in keyset.keys}:
         message = f"{min(others)} is not a card or release key of the keyset"
         raise StatementRefused("statement.revoked", message, path="/revoked")
     signers = _check_signer(release, keyset, now, skew) - revoked

@@ -162,8 +162,7 @@ def _split_command(command: str) -> list[str]:
     path = shutil.which(program)
     if path is None:
         raise UsageFault("usage.invalid", f"there is no program {program!r}")
-    words = (path, *arguments)
-    return [os.path.abspath(word) if os.path.isfile(word) else word for word in words]
+    return [os.path.abspath(word) if os.path.isfile(word) else word for word in (path, *arguments)]
 
 
 def _find_problem(words: list[str], folder: Path, numbered: tuple[int, ConformanceCase]) -> str:

@@ -102,8 +102,7 @@ class FakeIssuer:
             "keys": [self.entry("card", "card"), *releases],
             "revoked": [],
         }
-        names = signers or ("ann", "bob")
-        return sign_keyset(jcs(members | changes), map(self.key, names))
+        return sign_keyset(jcs(members | changes), map(self.key, signers or ("ann", "bob")))
 
     def keyset_after(self, previous: bytes, *signers: str, **changes: Any) -> bytes:
         """Return the next version, a day later, with these changes."""
@@ -126,8 +125,7 @@ class FakeIssuer:
             "revoked": [],
             "audit_head": None,
         }
-        keys = map(self.key, signers or ("rel",))
-        return sign_release(jcs(members | changes), keys)
+        return sign_release(jcs(members | changes), map(self.key, signers or ("rel",)))
 
     def listing(self, *cards: Mapping[str, Any], seq: int) -> Members:
         """Return the members of a release that lists exactly these cards under its number."""

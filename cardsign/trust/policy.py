@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
-from cardsign.errors import UsageFault, check_type, closest
+from cardsign.errors import UsageFault, check_types, closest
 from cardsign.files import user_folder
 from cardsign.jose.jwk import ALGORITHMS
 from cardsign.jose.keys import JwkSet
@@ -244,6 +244,9 @@ class Policy:
             CardRefused: `origin` is outside the strict grammar.
             UsageFault: As for :class:`TrustedIssuer`.
         """
+        optional = {"origin": (origin, str | None), "only": (only, tuple)}
+        example = "Policy.from_jwks(keys, name='bank', origin='https://bank.example')"
+        check_types(example, name=(name, str), accept=(accept, str), **optional)
         places = None if origin is None else (Place(parse_origin(origin)),)
         anchor = KeysAnchor(JwkSet.read(jwks))
         return cls(
@@ -270,9 +273,11 @@ class Policy:
                 ``http://`` and is not of this machine.
             UsageFault: As for :class:`TrustedIssuer`.
         """
+        example = "Policy.from_jwks_url('https://a.example/jwks.json', origin='https://a.example')"
+        check_types(example, url=(url, str), origin=(origin, str), accept=(accept, str))
+        check_types(example, name=(name, str | None))
         anchor, place = parse_peer_url(url), Place(parse_origin(origin))
-        issuer = TrustedIssuer(name or place.origin.host, anchor, (place,), accept, "waived")
-        return cls((issuer,))
+        return cls((TrustedIssuer(name or place.origin.host, anchor, (place,), accept, "waived"),))
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:
@@ -285,7 +290,7 @@ class Policy:
         # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
         from cardsign.trust.policyfile import read_policy
 
-        check_type(path, str | Path, "a policy is a path", "Policy.load('trust.toml')")
+        check_types("Policy.load('trust.toml')", path=(path, Path | str))
         return read_policy(Path(path))
 
     @property
@@ -318,10 +323,10 @@ class Policy:
         Raises:
             UsageFault: ``policy.unknown_issuer``.
         """
+        check_types("policy.issuer('bank')", name=(name, str))
         issuer = self._by_name.get(name)
         if issuer is None:
-            similar = closest(name, self._by_name)
-            message = f"the policy has no issuer {name!r}{similar}"
+            message = f"the policy has no issuer {name!r}{closest(name, self._by_name)}"
             raise UsageFault("policy.unknown_issuer", message, path=str(self.path or ""))
         return issuer
 
@@ -331,6 +336,7 @@ class Policy:
         Raises:
             CardRefused: The subject's origin or URL is outside the strict grammar.
         """
+        check_types("policy.find(Subject(url='https://a.example'))", subject=(subject, Subject))
         if subject.issuer is not None:
             return self._by_name.get(subject.issuer)
         if subject.origin is not None:
@@ -339,6 +345,7 @@ class Policy:
 
     def reserved_from(self, issuer: TrustedIssuer) -> tuple[Place, ...]:
         """Return the places of other issuers that lie within the places of this one."""
+        check_types("policy.reserved_from(policy.issuer('bank'))", issuer=(issuer, TrustedIssuer))
         prefixes: dict[Origin, tuple[str, ...]] = {}
         for own in issuer.places or ():
             prefixes[own.origin] = (*prefixes.get(own.origin, ()), own.prefix.lower())
@@ -351,6 +358,7 @@ class Policy:
 
     def pinned_for(self, kid: str) -> str | None:
         """Return the name of the first issuer for which a key of that kid is pinned."""
+        check_types("policy.pinned_for('card-2026')", kid=(kid, str))
         for issuer in self.issuers:
             if isinstance(issuer.anchor, KeysAnchor) and issuer.anchor.keys.find(kid) is not None:
                 return issuer.name

@@ -99,8 +99,7 @@ class IssuerTrust:
 
 def end_of(statement: KeysetStatement | ReleaseStatement, policy: Policy) -> int:
     """Return when a statement ends for us: its `exp`, or at the age that a policy allows."""
-    is_keyset = isinstance(statement, KeysetStatement)
-    age = policy.keyset_age if is_keyset else policy.release_age
+    age = policy.keyset_age if isinstance(statement, KeysetStatement) else policy.release_age
     return statement.exp if age is None else min(statement.exp, statement.iat + age)
 
 

@@ -118,7 +118,8 @@ def read_supplied(statements: Statements) -> SuppliedStatements:
             except InputRefused:  # a peer's: the verdict says what is wrong with it
                 supplied = supplied.joined(SuppliedStatements((data,)))
         return supplied
-    raise TypeError("statements takes a folder or a list of bytes: statements=[keyset, release]")
+    problem = f"statements takes a folder or a list of bytes, not {type(statements).__name__}"
+    raise TypeError(f"{problem}: statements=[keyset, release]")
 
 
 def load_statements(paths: Iterable[Path]) -> SuppliedStatements:

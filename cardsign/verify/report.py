@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from cardsign.card.profiles import PROFILES, ProfileName
 from cardsign.card.values import Json
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, check_types
 from cardsign.findings import Finding, cut, rate_findings
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
@@ -189,8 +189,7 @@ class Report:
         """What a complete card leaves unsigned because the policy accepts it; None for nothing."""
         if self.answers.complete != "yes" or not self.uncovered:
             return None
-        unsigned = some_of(self.uncovered, self.uncovered_count)
-        return f"all but {unsigned}, accepted by your policy"
+        return f"all but {some_of(self.uncovered, self.uncovered_count)}, accepted by your policy"
 
     @property
     def exit_status(self) -> int:
@@ -245,6 +244,7 @@ class VerificationError(CardsignError):
     @classmethod
     def of(cls, report: Report) -> VerificationError:
         """Return the error that fits a verdict other than ``trusted``."""
+        check_types("VerificationError.of(examine_card(...))", report=(report, Report))
         return NoVerdict(report) if report.verdict == "indeterminate" else NotTrusted(report)
 
 

@@ -348,8 +348,7 @@ def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) ->
             check()
         except CardRefused as refusal:
             # A lossy payload has its places elsewhere than the card has them.
-            where = refusal.path if payload.rewritten is None else ""
-            reasons.append(refusal.finding.at(where))
+            reasons.append(refusal.finding.at(refusal.path if payload.rewritten is None else ""))
     return reasons
 
 

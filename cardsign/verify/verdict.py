@@ -197,8 +197,7 @@ def _reasons(
     if subject.is_nobody:
         yield Finding("trust.no_expectation", "nothing says whose card this should be")
     elif trust is None and has_policy:
-        message = "the policy has no trusted issuer for this subject"
-        yield Finding("trust.no_anchor", message)
+        yield Finding("trust.no_anchor", "the policy has no trusted issuer for this subject")
     if trust is None:
         ordered = (best, *signatures) if best is not None else ()
         reasons = (reason for report in ordered for reason in report.reasons)

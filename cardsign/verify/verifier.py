@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from cardsign.card.profiles import Payloads
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import UsageFault, check_type, closest
+from cardsign.errors import UsageFault, check_types, closest
 from cardsign.jose.keys import JwkSet
 from cardsign.times import ANY_TIME
 from cardsign.trust.lock import Floor, Memory, check_entry, raise_lock, read_floors
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
 
 #: URLs of one issuer whose last verdict is kept.
 MAX_VERDICTS: Final = 256
+_SUPPLIED: Final = "read_supplied([keyset, release]) of cardsign.trust.walk"
 LockPaths: TypeAlias = Path | str | Sequence[Path | str]
 
 
@@ -73,6 +74,14 @@ class Verifier:
         net: FetchSettings | None = None,
         clock: Callable[[], datetime] = _now,
     ) -> None:
+        example = "Verifier('trust.toml', lock='trust.lock', cache=Memory())"
+        places = Path | str | Memory | None
+        check_types(example, lock=(lock, places | Sequence), cache=(cache, places))
+        check_types("clock=lambda: datetime.now(UTC)", clock=(clock, Callable))
+        if net is not None:
+            from cardsign.net.fetch import FetchSettings
+
+            check_types("net=FetchSettings(total_timeout=5.0)", net=(net, FetchSettings))
         self.policy = policy if isinstance(policy, Policy) else Policy.load(policy)
         #: The lock files, of which the last may be written; none where the floors are in memory.
         self.lock_paths = _lock_paths(self.policy, lock)
@@ -191,9 +200,12 @@ class Verifier:
             NotTrusted, NoVerdict: Of the public card, or of the extended one.
             UsageFault, CallFailed, FetchFailed: The extended card was not fetched.
         """
-        from cardsign.net.endpoints import look_up_extended
+        from cardsign.net.endpoints import Credential, look_up_extended
 
         parse_url(url)
+        example = "discover_extended(url, audience='9f2c61d07be84a15', credential='env:TOKEN')"
+        check_types(example, audience=(audience, str), credential=(credential, Credential | str))
+        credential = Credential(credential) if isinstance(credential, str) else credential
         subject = self.subject_of({"issuer": issuer})
         public = self.look_up(url, subject)
         answer = look_up_extended(self, public, credential, audience=audience, subject=subject)
@@ -232,6 +244,9 @@ class Verifier:
 
         if subject is None:
             subject = self.subject_of({})
+        check_types("look_up(url, Subject('bank'))", subject=(subject, Subject))
+        check_types("look_up(url, at=datetime.now(UTC))", at=(at, datetime | None))
+        check_types(_SUPPLIED, statements=(statements, SuppliedStatements))
         return look_up(self, url, subject, statements, at=at, fresh=fresh)
 
     def judge(
@@ -244,9 +259,10 @@ class Verifier:
         stop_early: bool = False,
     ) -> Report:
         """Return the verdict on a card about a subject, which may be nobody."""
-        check_type(data, bytes, "a card is its bytes", "Path('card.json').read_bytes()")
+        check_types("verify(Path('card.json').read_bytes(), ...)", data=(data, bytes))
+        check_types(_SUPPLIED, statements=(statements, SuppliedStatements))
         now, historic = self.clock() if at is None else at, at is not None
-        check_type(now, datetime, "the time of a verdict is a datetime", "datetime.now(UTC)")
+        check_types("at=datetime.now(UTC)", at=(now, datetime))
         if now.tzinfo is None:
             raise ValueError("the time of a verdict needs a zone: datetime.now(UTC)")
         issuer = self.policy.find(subject)
@@ -271,6 +287,7 @@ class Verifier:
 
     def session(self, issuer: TrustedIssuer) -> Session:
         """Return the session of an issuer of the policy."""
+        check_types("session(policy.issuer('bank'))", issuer=(issuer, TrustedIssuer))
         session = self._sessions.get(id(issuer))
         if session is None:
             with self._guard:
@@ -323,9 +340,7 @@ class Verifier:
 
         A URL without a path is that of the host's card, as everywhere.
         """
-        for name in names.keys() - SubjectNames.__annotations__:
-            similar = closest(name, SubjectNames.__annotations__)
-            raise TypeError(f"unexpected keyword argument {name!r}{similar}")
+        check_subject(names)
         subject = Subject(**names)
         if subject.url is not None:
             subject = replace(subject, url=card_url(subject.url))
@@ -340,6 +355,16 @@ class Verifier:
         if subject.is_nobody and needed:
             raise TypeError("say whose card it is: issuer='NAME' or url='https://...'")
         return subject
+
+
+def check_subject(names: SubjectNames, *others: str) -> None:
+    """Raise `TypeError` for keyword arguments that name no subject; there are `others` besides."""
+    check_types("subject_of({'issuer': 'bank'})", names=(names, Mapping))
+    for name, value in names.items():
+        if name not in SubjectNames.__annotations__:
+            similar = closest(name, [*SubjectNames.__annotations__, *others])
+            raise TypeError(f"unexpected keyword argument {name!r}{similar}")
+        check_types("verify(data, issuer='bank')", **{name: (value, str | None)})
 
 
 def inquire_by(keys: JwkSet, name: str, audience: str | None = None) -> Inquiry:
