@@ -381,4 +381,4 @@ def conformance(folder: Path, verifier: str | None) -> int:
     from cardsign.testing.conformance import run_cases
 
     command = f"{shlex.quote(sys.executable)} {_OURS}" if verifier is None else verifier
-    return show(run_cases(folder, command))
+    return show(run_cases(folder, command, say))

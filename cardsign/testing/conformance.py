@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,7 @@ from cardsign.urls import parse_origin
 Description = Mapping[str, Any]
 
 _MAX_SECONDS: Final = 60.0  # for one card
+_SAID_AFTER: Final = 25  # cases, of which a fast verifier does some ten a second
 _MAX_ANSWER: Final = 1024 * 1024
 _MAX_CARD: Final = 64 * 1024 * 1024  # bytes; one of the corpus has 50 MB
 #: Of a case in which the card comes without an origin.
@@ -130,7 +131,7 @@ def read_cases(folder: Path) -> tuple[list[ConformanceCase], dict[str, list[str]
     return complete, left_out
 
 
-def run_cases(folder: Path, command: str) -> ConformanceReport:
+def run_cases(folder: Path, command: str, say: Callable[[str], object]) -> ConformanceReport:
     """Put every case of a folder to a verifier that others have written.
 
     The program is started once for each case, with the card on standard input. It exits with 0 if
@@ -140,6 +141,7 @@ def run_cases(folder: Path, command: str) -> ConformanceReport:
         folder: As in `read_cases`.
         command: The program and its arguments, without a shell. ``{keys}`` stands for the name of
             a file with the trusted keys, a JWK Set, and ``{origin}`` for the issuer's origin.
+        say: Told how many cases are tried, each time that these are as many as a few seconds take.
 
     Raises:
         UsageFault: ``usage.invalid``: there is no such program, or as in `read_cases`.
@@ -149,7 +151,11 @@ def run_cases(folder: Path, command: str) -> ConformanceReport:
     words = _split_command(command)
     with tempfile.TemporaryDirectory() as keys, ThreadPoolExecutor(os.cpu_count()) as pool:
         problems = pool.map(partial(_find_problem, words, Path(keys)), enumerate(cases))
-        wrong = {case.name: text for case, text in zip(cases, problems, strict=True) if text}
+        wrong: dict[str, str] = {}
+        for number, (case, problem) in enumerate(zip(cases, problems, strict=True), start=1):
+            wrong |= {case.name: problem} if problem else {}
+            if number % _SAID_AFTER == 0:
+                say(f"{number:,} of {len(cases):,} cases tried")
     return ConformanceReport(len(cases), wrong, left_out)
 
 

@@ -51,7 +51,7 @@ Results = Mapping[str, Mapping[str, str]]
 def main() -> int:
     """Run all, then write or compare; 1 where something is not as it must be."""
     name_judges()
-    ours = run_cases(TESTS, OURS)
+    ours = run_cases(TESTS, OURS, print)
     print(*ours.lines(), sep="\n")
     cases, left_out = read_cases(TESTS)
     results, versions = ask_others(cases)
@@ -77,7 +77,7 @@ def ask_others(cases: Sequence[ConformanceCase]) -> tuple[Results, dict[str, str
             problems = {case.name: find_problem(judge, sdk, case) for case in cases}
             results[name] = {case: text for case, text in sorted(problems.items()) if text}
     script = shlex.quote(str(ROOT / JAVASCRIPT / "verify-card.mjs"))
-    wrong = run_cases(TESTS, f"node {script} {{keys}}").wrong
+    wrong = run_cases(TESTS, f"node {script} {{keys}}", print).wrong
     results[JAVASCRIPT] = dict(sorted(wrong.items()))
     versions[JAVASCRIPT] = "of this checkout"
     return results, versions
