@@ -69,4 +69,8 @@ def __getattr__(name: str) -> object:
     return getattr(import_module(_MODULES[name]), name)
 
 
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
 __version__ = "1.0.0rc1"

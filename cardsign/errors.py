@@ -39,16 +39,19 @@ from __future__ import annotations
 
 import copyreg
 import importlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar, get_args
 
-from cardsign.findings import Finding, Place
+from cardsign.findings import Finding, Place, describe_code
 
 EXIT_OK: Final = 0
 EXIT_NOT_TRUSTED: Final = 1
 EXIT_LOCAL_FAULT: Final = 2
 EXIT_NO_VERDICT: Final = 3
+#: What a hint of the command line has: an option, or a command.
+_TYPED: Final = re.compile(r"--[a-z]|\bcardsign [a-z]")
 
 
 class CardsignError(Exception):
@@ -93,8 +96,9 @@ class CardsignError(Exception):
 
     @property
     def hint(self) -> str:
-        """What to do next: its own fix, or that of its code."""
-        return self.finding.hint
+        """What a program does next; what a person types is the hint of :attr:`finding`."""
+        own = self.finding.hint
+        return describe_code(self.code).python or own if _TYPED.search(own) else own
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as it is, whatever the constructor of its class takes."""
@@ -103,6 +107,9 @@ class CardsignError(Exception):
     def __str__(self) -> str:
         place = f" ({self.finding.place})" if str(self.finding.place) else ""
         return f"{self.code}: {self.message}{place}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class InputRefused(CardsignError):

@@ -51,6 +51,7 @@ class CodeText(NamedTuple):
         reference: Where it comes from; may be empty.
         bad: Of a rule of lint: what makes a sound card break it.
         good: Of a rule of lint: what it accepts, close to that.
+        python: What a program does about it, where `fix` is of the command line; may be empty.
     """
 
     title: str = ""
@@ -60,6 +61,7 @@ class CodeText(NamedTuple):
     reference: str = ""
     bad: Sequence[str] = ()
     good: Sequence[str] = ()
+    python: str = ""
 
 
 @cache

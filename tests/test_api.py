@@ -245,6 +245,22 @@ def test_misuse_is_told_with_the_right_call(call: str) -> None:
     assert ROWS["misuse"][call] in str(caught.value)
 
 
+@pytest.mark.parametrize("call", ROWS["hints"])
+def test_the_hint_of_an_error_is_the_way_of_a_program(call: str) -> None:
+    """Not an option of the command line, which nobody can type there."""
+    with pytest.raises(CardsignError) as caught:
+        eval(call, NAMES)
+    assert ROWS["hints"][call] in caught.value.hint
+    assert not re.search(r"--[a-z]|\bcardsign [a-z]", caught.value.hint)
+    assert caught.value.code in repr(caught.value)
+
+
+def test_a_console_completes_the_public_names() -> None:
+    """Though none is loaded yet."""
+    program = "import cardsign; print(set(cardsign.__all__) < {*dir(cardsign)})"
+    assert subprocess.check_output([sys.executable, "-c", program]) == b"True\n"
+
+
 def test_what_is_wrong_in_a_question_is_no_verdict() -> None:
     """A slip of the pen in a name; a time without a zone, which could be any of 26 hours."""
     for ask, subject in (

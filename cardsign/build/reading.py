@@ -81,7 +81,7 @@ class SourceValue:
         code = _REFUSALS.get(refused.code, "build.type")
         if refused.message.endswith(UNDECLARED):
             code = "build.reference"
-        return self.refuse(code, refused.message, hint=refused.hint)
+        return self.refuse(code, refused.message, hint=refused.finding.hint)
 
     def get(self, *path: str | int) -> SourceValue:
         """Return what stands inside the value."""
@@ -191,7 +191,7 @@ def read_json(data: bytes, file: str) -> SourceValue:
         value = parse_object(data, max_bytes=MAX_SOURCE_BYTES)
     except JsonRefused as exc:
         place = SourceValue(file, lines={(): exc.finding.place.line or 0})
-        raise place.refuse("build.syntax", exc.message, hint=exc.hint) from exc
+        raise place.refuse("build.syntax", exc.message, hint=exc.finding.hint) from exc
     lines: dict[Location, int] = {}
     text, line, counted = data.decode(), 1, 0
     for location, at in offsets(text):

@@ -341,8 +341,7 @@ def _oidc(settings: Settings) -> _Scheme:
 
 def azure_issuer(settings: Settings) -> str:
     """Return the issuer of a tenant's tokens, as they name it."""
-    tenant = _setting(settings, "tenant_id", "tenant")
-    return f"https://login.microsoftonline.com/{tenant}/v2.0"
+    return f"https://login.microsoftonline.com/{_setting(settings, 'tenant_id', 'tenant')}/v2.0"
 
 
 def _api_key(settings: Settings) -> _Scheme:

@@ -281,7 +281,7 @@ def revoke(
         if reason != "compromised":
             raise
         # A stick that is not there keeps no stolen key in what is published.
-        notes = [f"without the root keys: {fault.message}", f"  {fault.hint}"]
+        notes = [f"without the root keys: {fault.message}", f"  {fault.finding.hint}"]
     progress = revoke_keys(work, [key.thumbprint for key in keys], reason=reason)
     return issuer.show_progress(progress._replace(notes=(*notes, *progress.notes)), work.now)
 

@@ -73,7 +73,9 @@ def mcp(port: int | None, trust_file: Path | None, insecure: bool) -> None:
             try:
                 return tool(*args, **named)
             except CardsignError as error:
-                raise ToolError(f"{error.code}: {error.message}. {error.hint}".strip()) from error
+                raise ToolError(
+                    f"{error.code}: {error.message}. {error.finding.hint}".strip()
+                ) from error
 
         return answer
 
@@ -117,8 +119,7 @@ class _Tools:
         named = (card, None) if is_url(card) else ("(text)", self._bytes(card))
         name, report = batch.examine(*named)
         path = batch.verifier.policy.path
-        policy = None if path is None else str(path)
-        return {"input": name, **report.to_json(), "policy": policy}
+        return {"input": name, **report.to_json(), "policy": None if path is None else str(path)}
 
     def lint(self, card: CardText) -> dict[str, Any]:
         """List what is wrong with a card, with the reason and the fix of each finding."""

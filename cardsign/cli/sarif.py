@@ -99,5 +99,4 @@ def annotation_lines(subjects: Iterable[ScanResult]) -> Iterator[str]:
 
 
 def _escape(text: str, limit: int) -> str:
-    shown = safe(text, limit=limit)
-    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return safe(text, limit=limit).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -402,5 +402,4 @@ def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
     yield f"digest      {keyset.digest}"
     for key in keyset.root.keys:
         yield f"root key    {key.public.thumbprint}  {key.holder}"
-    holders = len({key.holder for key in keyset.root.keys})
-    yield f"threshold   {keyset.root.threshold} of {holders}"
+    yield f"threshold   {keyset.root.threshold} of {len({key.holder for key in keyset.root.keys})}"

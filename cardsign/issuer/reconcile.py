@@ -355,7 +355,7 @@ def reconcile(work: Work, done: Sequence[str] = ()) -> Progress:
             raise
         path = f" ({fault.path})" if fault.path else ""
         task = f"mend the fault below, then go on with `{work.again}`"
-        remaining = [Gap(f"{task}: {fault.message}{path}. {fault.hint}")]
+        remaining = [Gap(f"{task}: {fault.message}{path}. {fault.finding.hint}")]
     return Progress(tuple(lines), tuple(remaining))
 
 

@@ -489,7 +489,7 @@ _ANSWERED: Final = ("fetch.status", "fetch.content_type", "fetch.encoding", "fet
 def no_answer(result: FetchResult) -> Finding:
     """Return why there is nothing of what was asked for."""
     failure = result.failure or FetchFailed("fetch.failed", f"{result.url} gave no answer")
-    return Finding("refresh.no_answer", failure.message, fix=failure.hint)
+    return Finding("refresh.no_answer", failure.message, fix=failure.finding.hint)
 
 
 @dataclass(slots=True)

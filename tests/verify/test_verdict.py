@@ -139,7 +139,8 @@ def test_the_error_says_what_the_first_reason_says(alice: PrivateKey) -> None:
     report = examine({**signed(PORTABLE, alice), "name": "x"}, alice)
     error, first = NotTrusted(report), report.reasons[0]
     for member in ("code", "message", "path", "hint"):
-        assert getattr(error, member) == getattr(first, member)
+        assert getattr(error.finding, member) == getattr(first, member)
+    assert (error.code, error.message, error.path) == (first.code, first.message, first.path)
 
 
 def test_reasons_are_not_repeated(alice: PrivateKey) -> None:
