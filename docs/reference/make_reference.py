@@ -13,6 +13,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from textwrap import fill
 from typing import Literal, get_args, get_origin, is_typeddict
@@ -185,13 +186,12 @@ def python() -> str:
         NOTE,
         "# Python",
         wrapped(
-            "The names of `cardsign`, and what each is for. `help()` has the arguments and errors "
-            "of each. [Verify in Python](../guides/python.md) shows the common ones."
+            "The names of `cardsign`, with types. `help()` has arguments and errors. "
+            "[Verify in Python](../guides/python.md) shows the common ones."
         ),
     ]
-    public = {
-        name: getattr(cardsign, name) for name in cardsign.__all__ if not name.startswith("__")
-    }
+    public = {name: getattr(cardsign, name) for name in cardsign.__all__}
+    public |= {f"{room}.{name}": vars(import_module(room))[name] for name, room in HANDED.items()}
     for kind in KINDS:
         entries = [
             describe_name(name, value)
@@ -200,6 +200,17 @@ def python() -> str:
         ]
         sections.append("\n\n".join([f"## {kind}", *entries]))
     return "\n\n".join(sections) + "\n"
+
+
+#: What the functions take and return besides, with its room.
+HANDED = {
+    "Payload": "cardsign.card.profiles",
+    "Inspection": "cardsign.inspect",
+    "CardDiff": "cardsign.diff",
+    "BuiltCard": "cardsign.build.assemble",
+    "CodeText": "cardsign.findings",
+    "FetchSettings": "cardsign.net.fetch",
+}
 
 
 #: In the order of the page; a name is of the first kind that it fits.
@@ -220,6 +231,7 @@ def describe_name(name: str, value: object) -> str:
     members = []
     if is_dataclass(value):
         members += [f"`{field.name}`" for field in fields(value) if not field.name.startswith("_")]
+    members += [f"`{name}`" for name in getattr(value, "_fields", ())]
     if not is_typeddict(value):
         for member in vars(value):
             attribute = getattr(value, member)
@@ -227,11 +239,12 @@ def describe_name(name: str, value: object) -> str:
                 member.startswith("_")
                 or isinstance(attribute, type)
                 or not inspect.getdoc(attribute)
+                or f"`{member}`" in members
             ):
                 continue
             if isinstance(vars(value)[member], property):
                 members.append(f"`{member}`")
-            elif callable(attribute):
+            elif callable(attribute) and name in cardsign.__all__:
                 members.append(f"`{signature_of(member, attribute)}`")
     shown = entry(name, value)
     return wrapped(f"{shown} Members: {', '.join(members)}.") if members else shown
@@ -245,7 +258,7 @@ def entry(shown: str, value: object) -> str:
 
 
 def signature_of(name: str, value: Callable[..., object]) -> str:
-    """How it is called: the names, and the defaults that are plain values."""
+    """How it is called: the names, types and defaults that are plain values; what it returns."""
     parts = []
     star = False
     for one in inspect.signature(value).parameters.values():
@@ -258,8 +271,18 @@ def signature_of(name: str, value: Callable[..., object]) -> str:
         prefix = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         plain = one.default is None or isinstance(one.default, str | int)
         default = repr(one.default) if plain else "..."
-        parts.append(prefix + one.name + ("" if one.default is one.empty else f"={default}"))
-    return f"{name}({', '.join(parts)})"
+        shown = "" if one.default is one.empty else f"={default}"
+        parts.append(f"{prefix}{one.name}{type_of(one.annotation)}{shown}")
+    returned = type_of(inspect.signature(value).return_annotation).replace(":", "->", 1)
+    return f"{name}({', '.join(parts)}){returned}"
+
+
+def type_of(annotation: object) -> str:
+    """A type behind its colon, without blanks, so that a line is not broken within it."""
+    if annotation is inspect.Parameter.empty:
+        return ""
+    plain = str(annotation).replace("Unpack[SubjectNames]", "str|None")
+    return ":" + plain.replace(" | ", "|").replace(", ", ",")
 
 
 #: The systems that cardsign serves, by the letter of their requirements.

@@ -164,6 +164,8 @@ def test_the_fastapi_guide(agent: Host) -> None:
     agent.answers = {CARD_PATH: http(sign(CARD, key("mallory")))}
     refused = asyncio.run(visit())
     assert (refused.status_code, "key.unknown" in refused.text) == (502, True)
+    agent.answers = {}
+    assert asyncio.run(visit()).status_code == 503
 
 
 def test_who_migrates_keeps_scripts() -> None:
