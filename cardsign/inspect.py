@@ -126,8 +126,7 @@ class Inspection:
         """Yield the report for a person."""
         yield f"{cut(self.name)}: {self._summary()}"
         for client in self.predictions:
-            because = cut(client["because"], 160)
-            yield f"    {client['outcome']:<12} {client['verifier']}: {because}"
+            yield f"    {client['outcome']:<12} {client['verifier']}: {cut(client['because'], 160)}"
         if self.agent:
             yield "  what the card says of itself, not verified:"
             yield from description_lines(self.agent)

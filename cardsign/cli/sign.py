@@ -54,8 +54,7 @@ def read_marker(
         return None
     if audience is None or seq is None or expires is None:
         message = "--extended, --seq and --expires must be used together"
-        hint = "--seq is the number of the next release."
-        raise UsageFault("usage.conflict", message, hint=hint)
+        raise UsageFault("usage.conflict", message, hint="--seq is the number of the next release.")
     check_audience(audience)
     return ExtendedMarker(audience, seq, expiry(expires, now))
 
@@ -310,8 +309,7 @@ def resign(card: str, url: str, output: str, keystore: KeystoreOptions, **option
 )
 def canonicalize(card: str, profile: ProfileName) -> int:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
-    document = Card.from_bytes(frame.read_input(card)).document
-    payload = profiles.canonicalize(document, profile)
+    payload = profiles.canonicalize(Card.from_bytes(frame.read_input(card)).document, profile)
     if not is_json():
         frame.write_output(frame.STDIO, payload.data, is_exact=True)
         return errors.EXIT_OK

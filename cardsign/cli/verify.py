@@ -330,8 +330,7 @@ def _peer_lines(issuer: TrustedIssuer, name: str, report: Report) -> Iterator[st
     """Yield what is shown of one card; under ``--quiet`` a trusted one is left out."""
     if frame.is_quiet() and report.verdict == "trusted" and not _has_alarm(report):
         return
-    optional = "" if issuer.peer == "required" else " (optional)"
-    yield from verdict_lines(f"{name}{optional}", report)
+    yield from verdict_lines(f"{name}{'' if issuer.peer == 'required' else ' (optional)'}", report)
     skills = report.card and report.card.get("skills")
     if isinstance(skills, list):
         yield f"  {counted(len(skills), 'skill')}"

@@ -73,8 +73,7 @@ def settled_cards(
     may never have been live.
     """
     latest = now - settings.as_published(state).turnover
-    begun = ledger.first_published(state)
-    shown = {payload for payload, begin in begun.items() if begin <= latest}
+    shown = {payload for payload, begin in ledger.first_published(state).items() if begin <= latest}
     return {card.url: card.payload_sha256 for card in listed if card.payload_sha256 in shown}
 
 
@@ -191,8 +190,7 @@ def find_release_gap(
         return
     own = {keyset.origins[0] + work.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)}
     listed = {card.url for card in previous.cards} if previous and withdraws else set()
-    withdrawn = tuple(sorted(listed & own))
-    plan, until, why = ReleasePlan(tuple(cards), withdrawn=withdrawn), None, ""
+    plan, until, why = ReleasePlan(tuple(cards), withdrawn=tuple(sorted(listed & own))), None, ""
     if is_unwitnessed(work.store, previous):
         until, why = work.now, "no release names the newest revocation in the log yet"
     elif previous is not None and is_release_due(previous, keyset.id, now=work.now):

@@ -141,8 +141,7 @@ def _at(subject: Subject, url: str) -> Subject:
 def _report_no_card(answer: FetchResult, owner: TrustedIssuer | None, seen: set[str]) -> Report:
     """Return the verdict where there is no card to judge."""
     name = answer.url if owner is None else owner.name
-    failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
-    reason = failure.finding
+    reason = (answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")).finding
     if answer.outcome == "absent" and answer.url in seen:
         message = f"a trusted card was seen at {answer.url}, and now there is none"
         reason = Finding("card.vanished", message)
@@ -192,8 +191,7 @@ def refresh(
             # goes as far as the cache leads
             session.resolve(NO_STATEMENTS, verifier.clock())
         keyset, release = session.keyset, session.release
-    home = home_of(issuer.places, origin)
-    return Refresh(home, ask).run(anchor.pin, keyset, release)
+    return Refresh(home_of(issuer.places, origin), ask).run(anchor.pin, keyset, release)
 
 
 def home_of(places: Iterable[Place] | None, origin: str) -> str:

@@ -316,8 +316,7 @@ class Walk:
         following = keyset.epoch, keyset.version + 1
         lawful = self._lawful(partial(check_successor, keyset), following) if more else {}
         if len(lawful) != 1 and self._may_recover(keyset):
-            opened = keyset.epoch + 1, 1
-            lawful = self._lawful(partial(check_recovery, keyset), opened) or lawful
+            lawful = self._lawful(partial(check_recovery, keyset), (keyset.epoch + 1, 1)) or lawful
         return lawful
 
     def _may_recover(self, keyset: KeysetStatement) -> bool:

@@ -413,8 +413,7 @@ def _against_public(
         return Finding("card.listed_elsewhere", message)
     if all(card.seq < release.floor.get(card.url, 0) for card in here):
         newest = max(here, key=lambda card: card.seq)
-        floor = release.floor[newest.url]
-        return Finding("card.rollback", _too_old(newest.seq, floor))
+        return Finding("card.rollback", _too_old(newest.seq, release.floor[newest.url]))
     return None
 
 

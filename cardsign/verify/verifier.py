@@ -346,8 +346,7 @@ class Verifier:
             subject = replace(subject, url=card_url(subject.url))
         if subject.issuer is not None:
             self.policy.issuer(subject.issuer)
-        named = (subject.issuer, subject.origin, subject.url)
-        if sum(name is not None for name in named) > 1:
+        if sum(name is not None for name in (subject.issuer, subject.origin, subject.url)) > 1:
             raise TypeError("give one of issuer, origin and url")
         issuers = self.policy.issuers
         if subject.is_nobody and len(issuers) == 1 and issuers[0].is_holder:
