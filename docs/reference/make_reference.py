@@ -186,7 +186,7 @@ def python() -> str:
         NOTE,
         "# Python",
         wrapped(
-            "The names of `cardsign`, with types. `help()` has arguments and errors. "
+            "`help()` says more of each name. "
             "[Verify in Python](../guides/python.md) shows the common ones."
         ),
     ]
