@@ -97,6 +97,8 @@ def check_is_agent_card(payload: Mapping[str, Json]) -> None:
 
 def check_no_other_kind(payload: Mapping[str, Json]) -> None:
     """Refuse (``card.not_agent_card``) a JWK Set or task, which people name in place of a card."""
+    if "name" in payload:
+        return  # a card, whose other members may have any name
     if "skill_id" in payload:
         message = "this is a task or response of a contract, not a card"
         raise CardRefused("card.not_agent_card", message)

@@ -1,6 +1,6 @@
-"""Commands about cards as they are: build, lint, diff, contract, inspect and conformance.
+"""Commands about cards as they are: build, lint, diff, inspect and conformance.
 
-But for ``contract check``, they verify nothing.
+They verify nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 
 from cardsign.card.values import MAX_TOKEN
 from cardsign.cli import frame
-from cardsign.cli.frame import STDIO, Answer, Group, members, moment, safe, say, show
+from cardsign.cli.frame import STDIO, Answer, members, moment, safe, say, show
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE
 from cardsign.findings import SEVERITIES, cap_findings, counted, cut
@@ -137,7 +137,7 @@ def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
     }
 
 
-# ``cardsign lint`` and ``contract``.
+# ``cardsign lint``.
 
 
 def _settings(options: Mapping[str, Any]) -> LintSettings:
@@ -230,38 +230,6 @@ def lint(
 
         reports = lint_sources(cards, settings, partial(frame.read_input, insecure=insecure))
     return show(LintReport(reports, options["fail_on"], fixed), err=output == STDIO)
-
-
-@click.group(cls=Group)
-def contract() -> None:
-    """Check tasks and responses against the schemas of a verified card."""
-
-
-@contract.command(
-    "check", example="cardsign contract check task.json --card card.json --jwks jwks.json"
-)
-@click.argument("envelope")
-@click.option("--card", "card_file", metavar="CARD", required=True, help="The agent's card.")
-@click.option("--jwks", metavar="FILE", help="The keys that you trust.")
-@click.option("--trust", "policy_file", metavar="FILE", help="Your policy, in place of --jwks.")
-@click.option("--issuer", metavar="NAME", help="With --trust: whose card it must be.")
-def contract_check(
-    envelope: str, card_file: str, jwks: str | None, policy_file: str | None, issuer: str | None
-) -> int:
-    """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
-
-    The card is verified first. If it is not trusted, nothing is checked. No `pattern` of a schema
-    is tried. Exit status 0: it keeps the contract. 1: it does not, or the card is not trusted.
-    3: nothing breaks it, but part of a schema could not be checked.
-    """
-    from cardsign.api import verify_card
-    from cardsign.contract import check_envelope
-
-    if (jwks is None) == (policy_file is None):
-        raise UsageFault("usage.conflict", "name either --jwks or --trust with --issuer")
-    data, keys = frame.read_input(card_file), None if jwks is None else frame.read_jwks(jwks)
-    card = verify_card(data, jwks=keys, policy=policy_file, issuer=issuer, now=moment())
-    return show(check_envelope(frame.read_input(envelope), card))
 
 
 # ``cardsign diff``, ``inspect`` and ``conformance``.

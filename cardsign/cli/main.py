@@ -39,7 +39,7 @@ _SECTIONS: Final = {
         "build": ("cards:build", "Build a card from an agent's files, or convert one."),
         "lint": ("cards:lint", "Find faults in cards, and fix what can be fixed."),
         "diff": ("cards:diff", "Compare two cards, and say whom a change breaks."),
-        "contract": ("cards:contract", "Check tasks and responses against a verified card."),
+        "contract": ("verify:contract", "Check tasks and responses against a verified card."),
     },
     "Publish": {
         "publish": ("project:publish", "Publish a signed card with its key set."),

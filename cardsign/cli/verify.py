@@ -1,4 +1,4 @@
-"""``cardsign verify``, ``peers``, ``fetch`` and ``call``: verdicts, and calls of trusted peers."""
+"""``cardsign verify``, ``peers``, ``fetch``, ``call`` and ``contract``: what rests on a verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from cardsign import errors
-from cardsign.batch import Batch, Data, Outcome, attempt, list_cards, verify_many
+from cardsign.batch import Batch, Data, Outcome, attempt, list_cards, read_card, verify_many
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
@@ -26,7 +26,13 @@ from cardsign.times import minute, read_stamp, utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS
 from cardsign.urls import Url, is_url
-from cardsign.verify.report import Report, first_line, list_reasons, verdict_lines
+from cardsign.verify.report import (
+    Report,
+    first_line,
+    list_reasons,
+    trusted_card,
+    verdict_lines,
+)
 from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -516,3 +522,34 @@ def _read_message(text: str) -> str:
     if not message.strip() or len(message) > MAX_TEXT:
         raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
     return message
+
+
+# ``cardsign contract``.
+
+
+@click.group(cls=Group)
+def contract() -> None:
+    """Check tasks and responses against the schemas of a verified card."""
+
+
+@contract.command(
+    "check", example="cardsign contract check task.json --card card.json --jwks jwks.json"
+)
+@click.argument("envelope")
+@click.option("--card", metavar="CARD|URL", required=True, help="The agent's card.")
+@verifier.subject_options
+@verifier.statements_option
+def contract_check(envelope: str, card: str, **options: Any) -> int:
+    """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
+
+    The card is verified first. If it is not trusted, nothing is checked. No `pattern` of a schema
+    is tried. Exit status 0: it keeps the contract. 1: it does not, or the card is not trusted.
+    3: nothing breaks it, but part of a schema could not be checked; or there is no verdict.
+    """
+    from cardsign.contract import check_envelope
+
+    named = frame.take(verifier.VerifierOptions, options)
+    name, report = named.batch().examine(card, read_card(card))
+    if report.verdict != "trusted":
+        return verifier.show_refusal(name, report)
+    return show(check_envelope(frame.read_input(envelope), trusted_card(report)))
