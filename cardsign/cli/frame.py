@@ -377,8 +377,12 @@ class Command(click.Command):
         self.params += _COMMON_OPTIONS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; an error says which help to read."""
+        """Read the words, each option once; an error says which help to read."""
         with _naming_help(ctx):
+            *_, typed = self.make_parser(ctx).parse_args([*args])
+            for option in (option for option in typed if typed.count(option) > 1):
+                if isinstance(option, click.Option) and not (option.multiple or option.is_flag):
+                    raise UsageFault("usage.conflict", f"{option.opts[-1]} is given twice")
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -687,8 +687,7 @@ class VaultKey(RemoteKey):
         if version is None:
             message = f"the key there has no version {self.parts['version']}"
             raise SignerFault("signer.no_key", message, path=self.uri)
-        shown = version.get("public_key", "") if isinstance(version, dict) else ""
-        return str(shown).encode()
+        return str(version.get("public_key", "") if isinstance(version, dict) else "").encode()
 
     def request_signature(self, service: Any, signing_input: bytes) -> bytes:
         digest = hashlib.sha256(signing_input).digest()
