@@ -73,7 +73,8 @@ class SigningOptions:
         force: Sign what has a canonical form even if it is no Agent Card or has members of
             the wrong type; what was passed over is noted.
         known_keys: Keys of other signers, with which their signatures are checked.
-        own_kids: Every kid that our key store ever held; such signatures are replaced.
+        own_kids: Every kid that ours is or was (:func:`cardsign.keys.history.list_own_kids`); such
+            signatures are replaced.
         drop_foreign: Drop other signers' signatures.
         header: The unprotected header of each signature, which no signature covers.
         extended: Mark the card as an extended one; that this has not expired is not checked.

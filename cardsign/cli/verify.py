@@ -387,7 +387,9 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
     """
     named = frame.take(verifier.VerifierOptions, options)
     if extended != (audience is not None) or (named.credential is not None and not extended):
-        raise UsageFault("usage.conflict", "--extended goes with --audience ID and --credential")
+        raise UsageFault(
+            "usage.conflict", "--extended and --audience go together, --credential with them"
+        )
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":

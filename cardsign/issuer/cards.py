@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -445,6 +444,8 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
         urls = (card.name if card.name.startswith("extended/") else card.url for card in cards)
         names = ", ".join(dict.fromkeys(filter(None, urls)))
         message = f"sign these published cards again, if they are yours, and publish them: {names}"
+        if work.config.publish and newest:
+            message += f" (in {work.config.publish / f'{newest.number:06d}'})"
         yield Gap(message, key_holder("card"), "; ".join(_say_how_to_sign(work, newest)))
         return
     turned = work.now - timedelta(seconds=work.config.timeline.rotate_every)
@@ -460,20 +461,19 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
 
 
 def _say_how_to_sign(work: Work, newest: Generation | None) -> Iterator[str]:
-    """Yield the commands that sign published cards again, each from its file, and publish them."""
-    folder, card, signed, publish = "", "CARD", "SIGNED", "publish SIGNED -o DIR"
-    if work.config.publish and newest and newest.card:
-        folder = shlex.quote(str(work.config.publish / f"{newest.number:06d}"))
-        card, signed, publish = f"{folder}/{CARD_FILE}", "signed.json", "publish signed.json"
-    yield work.command(f"sign {card} -o {signed}")
-    for audience in newest.extended if folder and newest else ():
-        file, seq = f"signed-{audience}.json", max(1, work.store.state.release_seq)
-        marker = f"--extended {audience} --seq {seq} --expires 90d"
-        yield work.command(f"sign {folder}/extended/{audience}.json -o {file} {marker}")
-        publish += f" --extended {audience}={file}"
+    """Yield the commands that sign one's own cards again, and publish them.
+
+    They name no published file: whoever had a stolen key may have put it there.
+    """
+    publish = "publish SIGNED"
+    yield work.command("sign CARD -o SIGNED")
+    for audience in newest.extended if newest else ():
+        seq = max(1, work.store.state.release_seq)
+        yield work.command(f"sign CARD -o FILE --extended {audience} --seq {seq} --expires 90d")
+        publish += f" --extended {audience}=FILE"
     if work.keyset:
-        yield work.command(f"release renew --card {signed}")
-    yield work.command(publish)
+        yield work.command("release renew --card SIGNED")
+    yield work.command(publish + ("" if work.config.publish else " -o DIR"))
 
 
 def list_due_cards(work: Work) -> Iterator[agenda.Renewal]:

@@ -62,7 +62,7 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
         is_for_people = gap.awaits_roots or is_ending or not gap.close
         level: Severity = "error" if is_for_people else "note"
         # First, as a long text is cut.
-        until = f"until {second(gap.until)}: " if gap.until and gap.until > work.now else ""
+        until = f"by {second(gap.until)}: " if gap.until and gap.until > work.now else ""
         command = gap.command or (work.again if gap.close else "")
         fix = f"For {gap.who}: {command}".removesuffix(": ")
         yield Finding("doctor.gap", f"{until}{gap.text}", severity=level, fix=fix)

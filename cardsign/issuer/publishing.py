@@ -426,7 +426,9 @@ def find_setting_gaps(work: Work) -> Iterator[Gap]:
         yield Gap(f"correct cardsign.toml: {fault.message}")
     release = work.release
     if release and work.config.publish is None and (work.store.state.publications or release.floor):
-        message = "say where to publish, as no verifier sees what is signed since: this key store "
+        message = (
+            "say where to publish, as no verifier sees what has been signed since: this key store "
+        )
         message += "has published, and no cardsign.toml here names `publish`. Go to the folder of "
         message += "that file, in cron too, or name the directory"
         yield Gap(message, command=work.command("release renew --publication DIR"))

@@ -372,7 +372,9 @@ class KeyStore(ABC):
             if is_in_use and key.custody in opened and key not in records:
                 state = "stolen" if key.is_stolen else key.state
                 message = f"{key.named} ({state}) has this passphrase"
-                hint = "Choose another one: each role has its own, and no thief has that."
+                hint = (
+                    "Choose another one: each role needs a passphrase of its own that no thief has."
+                )
                 raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
         sealed = {
             record.thumbprint: seal(self._unseal(record, old), new)
@@ -392,6 +394,14 @@ class KeyStore(ABC):
         blobs = {private_blob(digests[name]): sealed[name] for name in sealed}
         self.commit(decide, now=now, blobs=blobs)
         return tuple(record for record in records if record.thumbprint in sealed)
+
+
+def _is_published(folder: Path) -> bool:
+    """Return whether a folder is a publication, whose newest generation an object says."""
+    with suppress(FileFault):
+        newest = folder / files.CURRENT_FILE
+        return files.read_bytes(newest, max_bytes=1, is_found=True, is_cut=True).startswith(b"{")
+    return False
 
 
 class FolderStore(KeyStore):
@@ -414,7 +424,7 @@ class FolderStore(KeyStore):
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         above = [self.path, *self.path.absolute().parents]
-        if not self.log.exists() and any((place / files.CURRENT_FILE).is_file() for place in above):
+        if not self.log.exists() and any(map(_is_published, above)):
             message = "this folder is published, and may be served with all that is in it"
             hint = "Keep the keys elsewhere: --keystore DIR"
             raise FileFault("file.exists", message, path=self.place, hint=hint)
