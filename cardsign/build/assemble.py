@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, Target, field_of, rank
-from cardsign.build.reading import SourceValue, find_files, read_source
+from cardsign.build.reading import MAX_SOURCE_BYTES, SourceValue, find_files, read_source
 from cardsign.build.sources import KINDS, MCP, ORLOJ, take_server
 from cardsign.card.convert import PATCHED, PROTOCOL_VERSIONS, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.schema import CARD_1_0, A2aVersion
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in
-from cardsign.errors import BuildRefused, CardRefused, CardsignError, JsonRefused, UsageFault
+from cardsign.errors import BuildRefused, CardRefused, JsonRefused, UsageFault
+from cardsign.files import read_bytes
 from cardsign.findings import Finding
 from cardsign.urls import parse_url
 
@@ -98,27 +99,28 @@ def recognise_source(source: str) -> tuple[Kind, Path]:
     for kind in KINDS:
         if source.startswith(f"{kind.name}:"):
             return kind, Path(source.removeprefix(f"{kind.name}:"))
-    path, unread = Path(source), list[CardsignError]()
+    path = Path(source)
     if os.path.isdir(path):
-        fitting = (kind for kind in KINDS if _has_file(path, kind, unread))
+        fitting = (kind for kind in KINDS if _has_file(path, kind))
     else:
         fitting = (kind for file in read_source(path) for kind in KINDS if kind.is_file(file))
     for kind in fitting:
         return kind, path
     message = f"it is none of {', '.join(kind.name for kind in KINDS)}"
-    unknown = SourceValue(source).refuse("build.unknown_source", message)
-    unknown.others = [refusal.finding for refusal in unread[:1]]
-    raise unknown
+    raise SourceValue(source).refuse("build.unknown_source", message)
 
 
-def _has_file(folder: Path, kind: Kind, unread: list[CardsignError]) -> bool:
-    """Return whether a folder has a file of this kind, not another tool's of the same name."""
+def _has_file(folder: Path, kind: Kind) -> bool:
+    """Return whether a folder has a file of this kind, not another tool's of the same name.
+
+    A file that has the mark, and cannot be read, is refused: the card of another kind might lack
+    what that file says, such as the login.
+    """
     for file in find_files(folder, kind.folder):
-        try:
-            if not kind.is_shared or any(map(kind.is_file, read_source(file))):
-                return True
-        except CardsignError as refusal:  # another tool's may have any form
-            unread.append(refusal)
+        content = read_bytes(file, max_bytes=MAX_SOURCE_BYTES, is_cut=True) if kind.mark else b""
+        is_marked = kind.mark in content
+        if is_marked and (not kind.mark or any(map(kind.is_file, read_source(file)))):
+            return True
     return False
 
 

@@ -281,7 +281,7 @@ class Kind:
         take: Takes the facts of all sources of the kind, in the order given.
         is_file: Whether a document that was read is of this kind.
         folder: A file that a folder of the kind has; ``*`` may stand for a name.
-        is_shared: Whether files of other tools have such names, so that each is read.
+        mark: What that file holds somewhere, if files of other tools have such names.
         a2a: The form that its cards have unless another is asked for.
         modes: What input and output modes default to.
         path: What follows the base URL.
@@ -291,7 +291,7 @@ class Kind:
     take: Callable[[Sequence[Path], Draft], None]
     is_file: Callable[[SourceValue], bool]
     folder: tuple[str, ...] = ()
-    is_shared: bool = False
+    mark: bytes = b""
     a2a: A2aVersion = "1.0"
     modes: tuple[str, ...] = ("text/plain",)
     path: Callable[[Draft], str] = lambda _: ""

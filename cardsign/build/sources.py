@@ -233,7 +233,7 @@ def _has_table(document: SourceValue) -> bool:
     return isinstance(document.get(*_TABLE).value, dict)
 
 
-PYPROJECT: Final = Kind("pyproject", take_pyproject, _has_table, (PYPROJECT_FILE,), is_shared=True)
+PYPROJECT: Final = Kind("pyproject", take_pyproject, _has_table, (PYPROJECT_FILE,), b"cardsign")
 
 
 # Forge: forge.yaml, the agent.json of its builder, and the agent's skills. The configuration wins
@@ -577,7 +577,7 @@ ORLOJ: Final = Kind(
     take_orloj,
     lambda document: str(document.members.get("apiVersion")).startswith("orloj.dev/"),
     folder=("*.yaml", "*.yml", "*/*.yaml"),
-    is_shared=True,
+    mark=b"orloj.dev/",
     path=lambda draft: f"/v1/agent-systems/{draft.value('name')}/a2a",
 )
 
