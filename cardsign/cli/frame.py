@@ -380,9 +380,12 @@ class Command(click.Command):
         """Read the words, each option once; an error says which help to read."""
         with _naming_help(ctx):
             *_, typed = self.make_parser(ctx).parse_args([*args])
-            for option in (option for option in typed if typed.count(option) > 1):
+            for option in () if ctx.resilient_parsing else typed:  # as completion asks for
+                if typed.count(option) < 2:
+                    continue
                 if isinstance(option, click.Option) and not (option.multiple or option.is_flag):
-                    raise UsageFault("usage.conflict", f"{option.opts[-1]} is given twice")
+                    message = f"{option.opts[-1]} is given twice"
+                    raise UsageFault("usage.conflict", message, hint="Give the option once.")
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -24,6 +24,7 @@ from cardsign.cli.cards import say_lint
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
+from cardsign.config import NO_CONFIG
 from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.gateway import resign_card
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
@@ -120,7 +121,7 @@ def find_signers(
 )
 @click.option("--force", is_flag=True, help="Sign even what is no valid Agent Card, and say why.")
 @click.option(
-    "--known-keys", metavar="JWKS", help="Others' keys; their bad signatures are dropped."
+    "--known-keys", metavar="JWKS", help="Keys of other signers, whose bad signatures are dropped."
 )
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
@@ -135,8 +136,8 @@ def find_signers(
     metavar="AUDIENCE",
     help="Mark CARD as extended for this audience, a random id; needs --seq and --expires.",
 )
-@click.option("--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release for CARD.")
-@click.option("--expires", metavar="DATE", help=f"Its end, at most 400 days ahead: {END_FORMS}.")
+@click.option("--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="CARD's release.")
+@click.option("--expires", metavar="DATE", help=f"CARD's end, within 400 days: {END_FORMS}.")
 @issuer.key_option
 @issuer.public_option
 @issuer.kid_option
@@ -152,6 +153,9 @@ def sign(
     that differs, so that SDKs find one that they accept. A card that is already fully signed is
     written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
+    is_named = card is not None and (keystore.place is not None or keystore.names_keys)
+    config = NO_CONFIG if is_named else project_config()  # read before anything is signed
+    secrets = replace(config.lint.settings(), groups=("secrets",))
     is_usual = not any(value for name, value in options.items() if name != "compat")
     is_usual = is_usual and options["compat"] == "safe" and not keystore.names_keys
     if card is not None:
@@ -162,7 +166,6 @@ def sign(
         raise UsageFault("usage.conflict", _OF_ONE_CARD, hint=hint)
     else:
         signers, signed = _sign_project(keystore)
-    secrets = replace(project_config().lint.settings(), groups=("secrets",))
     for name, signing in signed if not is_json() else ():
         say(_summarize(signing, name, signers), asked=explain)
         for line in _explain(signing, signers) if explain else ():

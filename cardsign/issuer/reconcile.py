@@ -208,7 +208,9 @@ def _begin_rotation(work: Work, key: ledger.KeyRecord) -> list[str]:
 def find_key_gaps(work: Work) -> Iterator[Gap]:
     """Yield every due step of a key, and every key that is to be made."""
     state, now, keyset, command = work.store.state, work.now, work.keyset, ""
-    if keyset and not (work.roots or keysets.has_roots(work.store, keyset)):
+    holders = {key.holder for key in state.keys}
+    is_ours = keyset and any(root.holder in holders for root in keyset.root.keys)
+    if keyset and is_ours and not (work.roots or keysets.has_roots(work.store, keyset)):
         command = work.command("keys rotate --root-keystore DIR")  # the roots list what is made
     for step in agenda.steps(state, work.config.timeline, now):
         if not step.is_due(now):

@@ -156,7 +156,7 @@ def _sort_file(path: Path, *, is_found: bool = False) -> SuppliedStatements:
     texts = [read_bytes(path, max_bytes=MAX_INPUT_BYTES, is_found=is_found)]
     if texts[0].startswith(b"["):
         with suppress(ValueError, RecursionError, AttributeError):
-            texts = [text.encode() for text in json.loads(texts[0])]
+            texts = [text.encode() for text in json.loads(texts[0])] or texts
     return reduce(SuppliedStatements.joined, map(sort_statement, texts[:MAX_STEPS]), NO_STATEMENTS)
 
 
