@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
+import shlex
 import signal
 import sys
 from collections import deque
@@ -30,7 +32,7 @@ from cardsign.files import file_faults, leads_outside, read_bytes, walk
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements, sort_statement
-from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_this_machine, is_url
+from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_this_machine, is_url, without_userinfo
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 
@@ -146,6 +148,7 @@ class Batch:
             interface; see :func:`subject_by_origin`.
         statements: Statements that came along.
         at: A time of the caller's choice, by which nothing is trusted.
+        jwks: How the keys were named by which alone the card is judged; None where they were not.
     """
 
     verifier: Verifier
@@ -153,18 +156,37 @@ class Batch:
     by_origin: bool = False
     statements: SuppliedStatements = NO_STATEMENTS
     at: datetime | None = None
+    jwks: str | None = None
 
     def examine(self, name: str, untrusted_bytes: bytes | None = None) -> tuple[str, Report]:
         """Return the verdict on a card in hand, or on the card at the URL `name`; and its name."""
         if untrusted_bytes is None:
             peer = self.verifier.look_up(name, self.subject, self.statements, at=self.at)
-            return peer.url, peer.report
+            return peer.url, self.fill_in(peer.url, peer.report)
         subject = self.subject
         if subject.is_nobody and self.by_origin:
             named = subject_by_origin(untrusted_bytes, self.verifier.policy)
             subject = replace(named, audience=subject.audience)
         report = self.verifier.judge(untrusted_bytes, subject, self.statements, at=self.at)
-        return "(stdin)" if name == "-" else name, report
+        return "(stdin)" if name == "-" else name, self.fill_in(name, report)
+
+    def fill_in(self, name: str, report: Report) -> Report:
+        """Return a report whose hints have the names that are known, in place of placeholders."""
+        policy, net, known = self.verifier.policy, self.verifier.net, dict[str, str]()
+        if report.issuer is not None:
+            here = " --insecure-loopback-http" if net and net.insecure_loopback_http else ""
+            known["NAME"] = f"{report.issuer}{policy.option}{here}"
+        if not name.startswith(("-", "(")):  # standard input, and what a caller sent, have none
+            known["CARD"] = shlex.quote(without_userinfo(name))
+        if self.jwks is not None and os.path.exists(self.jwks):
+            known["--jwks FILE"] = f"--jwks {shlex.quote(self.jwks)}"
+        fill = partial(_PLACEHOLDER.sub, lambda match: known.get(match[0], match[0]))
+        reasons = (replace(reason, fix=fill(reason.hint)) for reason in report.reasons)
+        return replace(report, reasons=tuple(reasons))
+
+
+#: What hints have in place of names that only the caller knows.
+_PLACEHOLDER: Final = re.compile(r"\b(?:CARD|NAME)\b|--jwks FILE")
 
 
 def attempt(batch: Batch, name: str, data: Data) -> Outcome:

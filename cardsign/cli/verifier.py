@@ -200,7 +200,7 @@ class VerifierOptions:
         # Settings load the HTTP client, which a card in hand does not need.
         net = frame.fetch_settings(self.insecure) if self.insecure else None
         statements = load_statements(self.statements)
-        return Batch(Verifier(policy, net=net), subject, by_origin, statements, self.at)
+        return Batch(Verifier(policy, net=net), subject, by_origin, statements, self.at, self.jwks)
 
     def _by_keys_alone(self, name: str) -> Policy:
         """Return the policy of ``--jwks`` alone: any holder of these keys is trusted."""
@@ -246,6 +246,7 @@ class VerifierOptions:
                 credential.secret()
         batch = self.batch()
         public = batch.verifier.look_up(url, batch.subject, batch.statements, at=batch.at)
+        public = replace(public, report=batch.fill_in(public.url, public.report))
         return batch, public, credential
 
 

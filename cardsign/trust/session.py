@@ -230,8 +230,7 @@ class Session:
             self._use_release(trust, keyset, now)
         if self.lock is not None and not trust.blocks and self.floor != self.locked:
             message = f"{self.lock.name} is older than what was verified"
-            fix = f"Bring the lock up to date: cardsign trust update {self.issuer.name}"
-            trust.notes.append(Finding("lock.behind", message, fix=fix + self.policy.option))
+            trust.notes.append(Finding("lock.behind", message))
 
     def _walk(
         self,

@@ -156,7 +156,9 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
         accepted = f"; accepted are {some_of(kids, len(kids))}" if kids else ""
         message = f"no accepted key has the kid {kid!r}{accepted}"
         if trust is not None and not trust.issuer.is_holder:
-            hint = _OTHER_KEYS.get(type(trust.issuer.anchor), _PINNED_KEYS)
+            name, place = trust.issuer.name, (trust.issuer.places or ("ORIGIN",))[0]
+            pinned = _PINNED_KEYS.format(name=name, place=place)
+            hint = _OTHER_KEYS.get(type(trust.issuer.anchor), pinned)
     reason = Finding(code, message, Place(f"/signatures/{index}"), fix=hint)
     return _worthless(index, entry, verdict, reason, answers)
 
@@ -164,7 +166,7 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
 #: What to do about an unknown key of a policy's issuer; codes.toml says it of a key set alone.
 _PINNED_KEYS: Final = (
     "Ask the issuer for its new keys, and copy the [issuer.anchor] that this writes over the old "
-    "one: cardsign trust add NAME --origin ORIGIN --jwks FILE --trust new.toml"
+    "one: cardsign trust add {name} --origin {place} --jwks FILE --trust new.toml"
 )
 _OTHER_KEYS: Final[Mapping[type, str]] = {
     KeysetAnchor: "A newer keyset may list it: verify the URL of the card, or give --statements.",

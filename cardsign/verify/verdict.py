@@ -263,7 +263,9 @@ def _unsigned_reasons(card: Card) -> Iterator[Finding]:
         check_no_other_kind(card.document)
     except CardRefused as refusal:
         yield refusal.finding
-    yield Finding("sig.none", "the card has no `signatures`")
+    is_empty = "signatures" in card.document
+    message = "the card's `signatures` is empty" if is_empty else "the card has no `signatures`"
+    yield Finding("sig.none", message)
     if "signature" in card.document:
         message = "the `signature` member is not an A2A signature and was ignored"
         yield Finding("card.single_signature_block", message, Place("/signature"))
