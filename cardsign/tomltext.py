@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import re
 from collections.abc import Callable, Mapping
@@ -38,6 +39,17 @@ def read_by(read: Callable[[Any], object]) -> AfterValidator:
             raise ValueError(f"is refused: {refusal.message} ({refusal.code}){fix}") from None
 
     return AfterValidator(convert)
+
+
+def matching(form: re.Pattern[str], words: str) -> AfterValidator:
+    """Take a text of this form alone, and say in words which it is."""
+
+    def check(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ValueError(f"is {text!a:.{MAX_SHOWN}}, expected {words}")
+        return text
+
+    return AfterValidator(check)
 
 
 #: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
@@ -117,6 +129,8 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
     """
     import tomllib  # a verdict by keys alone reads no TOML
 
+    if untrusted_bytes.startswith(codecs.BOM_UTF8):
+        raise ValueError("it begins with a byte order mark; save it as UTF-8 without one")
     with contextlib.suppress(RecursionError):
         bare = _NO_KEY.sub("s", untrusted_bytes.decode())
         if bare.count(".") <= MAX_TOML_DOTS and not _LONG_KEY.search(bare):
@@ -146,7 +160,8 @@ def read_settings(
         UsageFault: `code`.
     """
     try:
-        return form.model_validate(read_toml(untrusted_bytes), context=context)
+        document = read_toml(untrusted_bytes)
+        return form.model_validate(document, context=context)
     except ValidationError as refused:
         lines, schema = find_lines(untrusted_bytes.decode()), form.model_json_schema()
         faults: list[UsageFault] = []
@@ -154,7 +169,8 @@ def read_settings(
             line = line_of(lines, error["loc"])
             fault = getattr(error.get("ctx", {}).get("error"), "__cause__", None)
             if not isinstance(fault, UsageFault):  # else a validator's, with a code of its own
-                fault = bad_settings(path, explain_error(error, schema), line, code)
+                problem = _owner_of(document, error["loc"]) + explain_error(error, schema)
+                fault = bad_settings(path, problem, line, code)
             fault.finding = replace(fault.finding, place=Place(str(path), line))
             faults.append(fault)
         faults[0].others = tuple(fault.finding for fault in faults[1:])
@@ -163,6 +179,13 @@ def read_settings(
         problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
         raise bad_settings(path, problem, code=code) from exc
+
+
+def _owner_of(document: Any, location: Location) -> str:
+    """Return the name of the table of a list in which something is wrong, if it has one."""
+    with contextlib.suppress(LookupError, TypeError):
+        return f"{document[location[0]][location[1]]['name']!a:.{MAX_SHOWN}}: "
+    return ""
 
 
 MAX_SHOWN: Final = 80  # characters of a wrong value
@@ -198,9 +221,11 @@ def explain_error(error: Any, schema: Mapping[str, Any]) -> str:
     if _is_newer(error):
         return f"format = {value}: it is newer than this cardsign, which reads 1; update cardsign"
     # In place of Python's words for a path, a list, and a table.
-    message = re.sub("tuple|frozenset", "list", error["msg"].partition(" for <class")[0])
+    message = re.sub(" for <class.*| after validation.*", "", error["msg"])
+    message = re.sub("tuple|frozenset", "list", message)
+    message = re.sub("Input should be (?:an? valid )?", "expected ", message)
     message = re.sub(r"dictionary or (?:an )?instance of \w+|dictionary", "table", message)
-    if message.endswith("valid list"):
+    if message == "expected list":
         if isinstance(error["input"], str):
             message = f'write a list: {last} = ["..."]'
         elif isinstance(error["input"], dict) and _find_table(table, last, schema):

@@ -24,7 +24,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from cardsign.card.values import Json
-from cardsign.errors import KeyRefused
+from cardsign.errors import KeyRefused, closest
 
 # The algorithms of signatures, in one table (RFC 7518 3.1, RFC 8037 3.1, RFC 9864 2.2). A card may
 # be signed with any of them, unless a policy narrows the list. cardsign signs cards with ES256,
@@ -243,7 +243,8 @@ def check_purpose(
     crv = text_member(untrusted_jwk, "crv") if kty in ("EC", "OKP") else ""
     fitting = [alg for alg in ALGORITHMS if alg in algorithms and ALGORITHMS[alg][:2] == (kty, crv)]
     if not fitting:
-        message = f"expected a key for {' or '.join(algorithms)}"
+        near = closest(crv, {curve for _, curve, _ in ALGORITHMS.values()}) if crv else ""
+        message = f"{crv or kty!a:.20}: expected a key for {' or '.join(algorithms)}{near}"
         raise KeyRefused("key.unsupported", message, path="/crv" if crv else "/kty")
     default = "RS256" if kty == "RSA" else fitting[0]
     name = text_member(untrusted_jwk, "alg") if "alg" in untrusted_jwk else default

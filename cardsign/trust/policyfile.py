@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from ipaddress import ip_network
+from ipaddress import ip_interface, ip_network
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast, get_args
@@ -34,6 +34,7 @@ from cardsign.tomltext import (
     Table,
     find_lines,
     line_of,
+    matching,
     read_by,
     read_settings,
     read_toml,
@@ -78,17 +79,19 @@ PATIENCE: Final = 10.0
 OPERATOR_MEMBERS: Final = ("networks", "proxy")
 
 
-def _matching(form: re.Pattern[str]) -> Any:
-    return Field(pattern=f"^(?:{form.pattern})$")
-
-
 def _seconds(value: object) -> object:
-    seconds = read_span(value) if isinstance(value, str) else None
-    return value if seconds is None else seconds
+    if not isinstance(value, str):
+        return value
+    if (seconds := read_span(value)) is None:
+        raise ValueError(f"is {value[:80]!a}, expected seconds, or a span such as '90s' or '2m'")
+    return seconds
 
 
 def _network(text: str) -> Network:
-    network: Any = ip_network(text)  # `Any`: mypy cannot see that two are of one version
+    # `Any`: mypy cannot see that two are of one version
+    network: Any = ip_network(text, strict=False)
+    if ip_interface(text).ip != network.network_address:
+        raise ValueError(f"names {text!r}, an address within a network: write {network}")
     private = [place for place in PRIVATE_NETWORKS if place.version == network.version]
     if not any(map(network.subnet_of, private)):
         ranges = ", ".join(map(str, PRIVATE_NETWORKS))
@@ -111,11 +114,12 @@ def _card(text: str) -> str:
 
 Seconds: TypeAlias = Annotated[int, BeforeValidator(_seconds)]
 Positive: TypeAlias = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
-Digest: TypeAlias = Annotated[str, _matching(DIGEST)]
-Thumbprint: TypeAlias = Annotated[str, _matching(THUMBPRINT)]
-Holder: TypeAlias = Annotated[str, _matching(HOLDER)]
-IssuerName: TypeAlias = Annotated[str, _matching(ISSUER_NAME)]
-StatementIssuer: TypeAlias = Annotated[str, _matching(ISSUER)]
+_NAME: Final = "up to 64 of a-z, 0-9, '.', '_' and '-', such as acme-corp"
+Digest: TypeAlias = Annotated[str, matching(DIGEST, "64 hex digits in lower case")]
+Thumbprint: TypeAlias = Annotated[str, matching(THUMBPRINT, "43 characters of base64url")]
+Holder: TypeAlias = Annotated[str, matching(HOLDER, f"{_NAME}, or ann@acme.example")]
+IssuerName: TypeAlias = Annotated[str, matching(ISSUER_NAME, _NAME)]
+StatementIssuer: TypeAlias = Annotated[str, matching(ISSUER, "up to 256 of ASCII, no blank")]
 
 
 class LimitsTable(Table):
