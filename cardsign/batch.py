@@ -62,7 +62,7 @@ def list_cards(names: Iterable[str]) -> list[tuple[str, str]]:
 
     Each is a name and a folder, as :func:`read_card` takes them.
 
-    Statements are left out, the key sets of an exported site, and links to folders.
+    Hidden files are left out, statements, the key sets of an exported site, and links to folders.
 
     Raises:
         UsageFault: ``usage.invalid``: a folder holds no card.
@@ -87,7 +87,8 @@ def _cards_below(folder: str) -> Iterator[str]:
             raise exc
 
     for place, _, files in walk(folder, onerror=unreadable):
-        for path in (os.path.join(place, entry) for entry in files):
+        shown = (entry for entry in files if not entry.startswith("."))  # not ._card.json of macOS
+        for path in (os.path.join(place, entry) for entry in shown):
             url_path = path.replace(os.sep, "/")
             is_exported = STATEMENTS_PATH in url_path or url_path.endswith(JWKS_PATH)
             if url_path.lower().endswith(".json") and not (is_exported or _is_statement(path)):

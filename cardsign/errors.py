@@ -249,5 +249,6 @@ def closest(value: object, names: Iterable[str]) -> str:
     """Return what was probably meant, as the end of a sentence; empty where nothing is near."""
     from difflib import get_close_matches
 
-    near = get_close_matches(str(value), list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    by_lower = {name.lower(): name for name in names}
+    near = get_close_matches(str(value).lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

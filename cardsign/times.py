@@ -66,7 +66,7 @@ def read_stamp(text: str) -> datetime:
     with suppress(ValueError):
         if _FORM.fullmatch(text):
             return datetime.fromisoformat(text)
-    raise ValueError("a time is written as 2026-11-25T09:30:00Z")
+    raise ValueError("a time is written as 2026-11-25T09:30:00Z; a date alone is not enough")
 
 
 def read_span(text: str) -> int | None:

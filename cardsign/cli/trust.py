@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from cardsign.trust import enrolment, policyfile
 from cardsign.trust.lock import read_lock
 from cardsign.trust.policy import (
     ISSUER_NAME,
+    Anchor,
     KeysAnchor,
     KeysetAnchor,
     Policy,
@@ -96,7 +96,7 @@ def add(who: str, **options: Any) -> None:
     """
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
-    _check_name(members["name"], policy)
+    _check_new(members, policy)
     proposal = _propose(url, options, _asker(options["insecure"], now), policy, now)
     enrolment.add_issuers(
         policy,
@@ -134,24 +134,31 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
     with of_the_user("--origin"):
         places = [parse_place(text) for text in origins]
     cards = [str(url)] if url else []
-    for place in places if not url else ():
-        # Below a path it is unknown where the card is; by http:// only this machine is asked.
-        with suppress(CardRefused):
-            if place.prefix == "/":
-                cards.append(str(parse_peer_url(f"{place}/")))
+    for place in places:
+        try:
+            home = str(parse_peer_url(f"{place.origin}/"))
+        except CardRefused:  # by http:// only this machine is asked
+            say(f"{place} is plain http: whoever is on the way can read and change what is sent")
+            continue
+        if not url and place.prefix == "/":  # below a path it is unknown where the card is
+            cards.append(home)
     name = options["name"] or (url.origin.host if url else who)
     members = {"name": name, "origins": origins, "cards": cards, "accept": options["accept"]}
     return url, {member: value for member, value in members.items() if value}
 
 
-def _check_name(name: str, policy: Policy) -> None:
-    """Refuse a name that no policy takes, or that this one has."""
+def _check_new(members: Mapping[str, Any], policy: Policy) -> None:
+    """Refuse a name that no policy takes, and a name or place that this one has."""
+    name, places = members["name"], {*map(parse_place, members["origins"])}
     if not ISSUER_NAME.fullmatch(name):
         message = "an issuer's name takes up to 64 of a-z, 0-9, '.', '_' and '-', such as acme-corp"
         raise UsageFault("usage.invalid", f"{message}; you gave {safe(name)!r}")
-    if any(issuer.name == name for issuer in policy.issuers):
-        hint = "Edit its entry, or add the other under another name."
-        raise UsageFault("usage.conflict", f"{name} is already in {policy.path}", hint=hint)
+    for issuer in policy.issuers:
+        shared = ", ".join(sorted(map(str, places.intersection(issuer.places or ()))))
+        if issuer.name == name or shared:
+            message = f"{issuer.name} is already in {policy.path}{shared and f', with {shared}'}"
+            hint = "Edit its entry, or give the other a name and places of its own."
+            raise UsageFault("usage.conflict", message, hint=hint)
 
 
 def _propose(
@@ -196,9 +203,7 @@ def _compare(proposal: enrolment.Proposal, digest: str | None, *, yes: bool) -> 
         if keyset is not None:
             lines = [*keyset_lines(keyset)]
             hint = f"If they agree, type the same command with --digest {keyset.digest}. "
-        elif isinstance(proposal.anchor, KeysAnchor):
-            keys = proposal.anchor.keys.keys
-            lines += [f"key         {key.thumbprint}  {safe(key.kid, limit=64)}" for key in keys]
+        lines += _key_lines(proposal.anchor)
         for line in lines:
             frame.write_line(line, err=True)
         question = "compare the lines above with the issuer over another channel"
@@ -215,8 +220,8 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     """Propose an issuer for each agent of a list.
 
     FILE is TOML with [[a2a.external_agents]]. Each is asked what it publishes, as `cardsign trust
-    add URL` does, and that is pinned. All are added or none. Nothing is added before you agree.
-    Agents whose name is already in the policy are left out.
+    add URL` does, and that is pinned. Nothing is added before you agree. All are added or none: if
+    an agent cannot be, take it out of FILE. Those whose name is in the policy are left out.
     """
     policy = verifier.extensible_policy(trust_file)
     names = {issuer.name for issuer in policy.issuers}
@@ -224,6 +229,8 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     now = moment()
     propose = partial(enrolment.propose_published, policy=policy, roots=False, now=now)
     ask = _asker(insecure, now)
+    for agent in agents:
+        _check_new(agent, policy)
     added = [(agent, propose(parse_url(agent["cards"][0]).origin, ask)) for agent in agents]
     texts = [
         policyfile.with_issuer("", agent, proposal.anchor).lstrip() for agent, proposal in added
@@ -266,9 +273,11 @@ def list_(trust_file: Path | None) -> None:
 def show_issuer(name: str, trust_file: Path | None) -> None:
     """Show the policy of NAME, and its entry in trust.lock."""
     policy = verifier.needed_policy(trust_file)
-    floor = read_lock(policy.lock).get(name)
-    view = {**issuer_json(policy.issuer(name)), "lock": floor and floor.to_json()}
-    show(Answer(view, verifier.view_lines(view)))
+    issuer, floor = policy.issuer(name), read_lock(policy.lock).get(name)
+    view = {**issuer_json(issuer), "lock": floor and floor.to_json()}
+    keys = _key_lines(issuer.anchor)
+    lines = verifier.view_lines({**view, "anchor": "keys"} if keys else view)
+    show(Answer(view, [*lines, *keys]))
 
 
 @trust_commands.command(example="cardsign trust update --trust trust.toml")
@@ -393,6 +402,12 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
         "networks": [str(network) for network in issuer.networks],
         "proxy": None if issuer.proxy is None else str(issuer.proxy),
     }
+
+
+def _key_lines(anchor: Anchor) -> list[str]:
+    """Return what people compare of pinned keys; nothing of another anchor."""
+    keys = anchor.keys.keys if isinstance(anchor, KeysAnchor) else ()
+    return [f"key         {key.thumbprint}  {safe(key.kid, limit=64)}" for key in keys]
 
 
 def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:

@@ -8,6 +8,8 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -89,7 +91,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 
     Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
     path it means /.well-known/agent-card.json, or else the legacy path. In a folder, every *.json
-    at any depth is verified, except statements.
+    at any depth is verified, except statements and hidden files.
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
     cards, the first of 2, 1, 3, 0 that occurs counts; --json then prints JSON Lines.
@@ -238,6 +240,10 @@ def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
             status = fault.exit_status
             continue
         shown.append({**state, "alarms": [alarm.to_json() for alarm in alarms]})
+        for name in ("keyset", "release"):
+            if end := state[f"{name}_until"]:
+                until = minute(datetime.fromisoformat(end))
+                state = {**state, name: f"{state[name]}, until {until}", f"{name}_until": None}
         lines += verifier.view_lines(state)
         lines += list_reasons(alarms, len(alarms), "--json")
         if alarms and issuer.peer == "required":
@@ -303,7 +309,11 @@ def verify_peers(
 
     def check(task: tuple[TrustedIssuer, str]) -> tuple[TrustedIssuer, Outcome]:
         issuer, url = task
-        return issuer, attempt(Batch(by_policy, Subject(issuer=issuer.name)), url, None)
+        outcome = attempt(Batch(by_policy, Subject(issuer=issuer.name)), url, None)
+        if update and isinstance(outcome.result, Report):  # below, the lock is brought up to date
+            reasons = (why for why in outcome.result.reasons if why.code != "lock.behind")
+            outcome = outcome._replace(result=replace(outcome.result, reasons=tuple(reasons)))
+        return issuer, outcome
 
     checked: list[tuple[TrustedIssuer, Outcome]] = []
 

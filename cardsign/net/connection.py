@@ -97,7 +97,8 @@ def check_address(
         if not is_loopback:
             network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
             where = f'networks = ["{network}"] in a policy file that you name with --trust'
-            hint = f"If this is a network of your own, allow it for this issuer: {where}."
+            hint = f"If this is a network of your own, allow it in the issuer's entry: {where}. "
+            hint += "A new issuer is added first by what curl fetches from it: --keyset or --jwks."
     if objection:
         raise FetchFailed("fetch.forbidden_address", f"{address} is {objection}", hint=hint)
 

@@ -94,7 +94,7 @@ def propose_keyset(
         KeysetAnchor(RootAnchor.of(keyset.root) if roots else keyset.id, keyset.issuer),
         keyset,
         session.release,
-        tuple(f"{why.code}: {why.message}" for why in warnings),
+        tuple(f"{why.code}: {why.message}. {why.hint}" for why in warnings),
         tuple(why for why in warnings if why.code != "statement.expired"),
         frozenset(statement.digest for statement in session.passed),
     )
@@ -124,9 +124,10 @@ def propose_published(
         proposal = propose_keys(JwkSet.from_bytes(answer.untrusted_body))
     except (StatementRefused, KeyRefused, UsageFault) as refusal:
         cause = next(iter(reasons), refusal.finding)
-        hint = "Add it by keys instead: --jwks FILE or --jwks-url URL. Neither shows revocation."
-        message = f"nothing that {origin} publishes could be pinned: {cause.message}"
-        raise FetchFailed("trust.no_keys", message, hint=cause.fix or hint) from refusal
+        keys = "Add it by keys instead: --jwks FILE or --jwks-url URL. Neither shows revocation."
+        hint = cause.hint if supplied != walk.NO_STATEMENTS else cause.fix or keys
+        message = f"nothing was added, for nothing of {origin} could be pinned: {cause.message}"
+        raise FetchFailed("trust.no_keys", message, hint=hint) from refusal
     pinned = f"{origin} publishes no keyset statement, so its current keys are pinned"
     return replace(proposal, seen_at=answer.url, warnings=(*proposal.warnings, pinned))
 
@@ -227,7 +228,8 @@ def add_issuers(
             pin = locked.get(name, floor).raised_to(floor, name).keyset or keyset.id
             if pin != keyset.id:
                 message = f"the lock has keyset {pin.label} of {name!r}, newer than {keyset.label}"
-                hint = f"If it is another issuer now: cardsign trust forget {name}"
+                hint = "Give the newest keyset too: --keyset FILE. If it is another issuer now: "
+                hint += f"cardsign trust forget {name}"
                 raise UsageFault("statement.rollback", message, path=str(policy.lock), hint=hint)
     compare()
     if dry_run:
@@ -333,6 +335,7 @@ def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
                 entries.append({"name": name, "origins": [str(url.origin)], "cards": [str(url)]})
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
         message = "this is not a list of agents, each with a name and a URL"
-        hint = "Write [[a2a.external_agents]] with name = and url = for each agent."
+        hint = "Write [[a2a.external_agents]] with name = and url = for each agent; "
+        hint += f"see agent {len(entries) + 1}."
         raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
     return tuple(entries)

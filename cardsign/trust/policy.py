@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
-from cardsign.errors import UsageFault, check_types, closest
+from cardsign.errors import FileMissing, UsageFault, check_types, closest
 from cardsign.files import user_folder
 from cardsign.jose.jwk import ALGORITHMS
 from cardsign.jose.keys import JwkSet
@@ -417,4 +417,9 @@ def load_policy(named: Path | None = None, *, here: bool = True) -> Policy | Non
     from cardsign.trust.policyfile import read_policy
 
     is_named = named is not None or bool(os.environ.get(POLICY_VARIABLE))
-    return read_policy(path, is_own=is_named or path != Path(POLICY_FILE))
+    try:
+        return read_policy(path, is_own=is_named or path != Path(POLICY_FILE))
+    except FileMissing as missing:
+        if named is None:
+            missing.finding = replace(missing.finding, fix=f"{POLICY_VARIABLE} names it.")
+        raise

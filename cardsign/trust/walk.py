@@ -276,7 +276,8 @@ class Walk:
 
         def check(statement: KeysetStatement) -> None:
             if issuer is not None and statement.issuer != issuer:
-                raise StatementRefused("statement.issuer", f"expected {issuer!r}")
+                both = f"it is of {statement.issuer!a:.80}, and the policy's anchor says {issuer!r}"
+                raise StatementRefused("statement.issuer", both)
             check_first(statement, pin)
 
         for number in sorted(self._by_number):
