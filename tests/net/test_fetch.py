@@ -68,7 +68,7 @@ def test_the_way_to_a_server_of_one_s_own_is_told(url: str, code: str, hint: str
     names, dial = Names(["127.0.0.1"]), NoDial()
     with pytest.raises(FetchFailed) as refused:
         fetch_document(url, FetchSettings(resolver=names, dial=dial))
-    assert (refused.value.code, hint in refused.value.hint) == (code, True)
+    assert (refused.value.code, hint in refused.value.finding.hint) == (code, True)
     assert (names.asked, dial.asked) == ([], [])
 
 

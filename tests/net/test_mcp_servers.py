@@ -232,7 +232,7 @@ def test_a_program_that_misbehaves_is_refused(
         built(run(program(code) if code else absent(tmp_path), notes.append))
     assert "Content-Length" in "".join(notes) or seconds == 60
     assert refused.value.code == "build.unsupported"
-    assert "Serve POST /mcp for --ask-mcp" in refused.value.hint
+    assert "Serve POST /mcp for --ask-mcp" in refused.value.finding.hint
     assert time.monotonic() - began < 50
     assert "abc" not in str(refused.value)
     assert not (tmp_path / "x").exists()

@@ -146,7 +146,7 @@ def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
     fault = refused.value
     assert (fault.code, fault.finding.place.line, fault.exit_status) == ("config.not_allowed", 5, 2)
     assert "found in the working directory" in fault.message
-    assert "--trust trust.toml" in fault.hint
+    assert "--trust trust.toml" in fault.finding.hint
 
 
 def test_a_private_key_is_refused_and_not_repeated(alice: PrivateKey) -> None:
@@ -160,7 +160,7 @@ def test_a_private_key_is_refused_and_not_repeated(alice: PrivateKey) -> None:
         with pytest.raises(UsageFault) as refused:
             parse(text)
         assert code in refused.value.message
-        assert "AAAA" not in f"{refused.value.message} {refused.value.hint}"
+        assert "AAAA" not in f"{refused.value.message} {refused.value.finding.hint}"
         assert refused.value.finding.place.line == 7
 
 
