@@ -98,7 +98,7 @@ def test_a_key_for_another_purpose_says_which_member_is_wrong(
 ) -> None:
     """Not that its type is, where it is not."""
     jwk = {**TIDES.key("card").public.jwk(), **purpose}
-    with pytest.raises(NotTrusted, match=r"key\.unsupported.* cannot be used: expected") as caught:
+    with pytest.raises(NotTrusted, match=r"key\.unsupported.* cannot be used: .*expected") as caught:
         cardsign.verify_card(SIGNED, jwks={"keys": [jwk]})
     assert fix in caught.value.hint
 
@@ -235,11 +235,15 @@ def test_no_function_or_method_of_the_reference_is_without_its_row() -> None:
                 assert f"{name}.{member}" in called or not has_arguments
 
 
-@pytest.mark.parametrize("call", ROWS["misuse"])
+OF_THE_SDK = [call for call in ROWS["misuse"] if "import_module" in call]
+MISUSE = [call for call in ROWS["misuse"] if call not in OF_THE_SDK]
+
+
+@pytest.mark.parametrize(
+    "call", [*MISUSE, *(pytest.param(call, marks=pytest.mark.needs_a2a) for call in OF_THE_SDK)]
+)
 def test_misuse_is_told_with_the_right_call(call: str) -> None:
     """Nothing is read or asked before."""
-    if "import_module" in call:
-        pytest.importorskip("a2a")
     with pytest.raises(TypeError) as caught:
         awaited(eval(call, NAMES))
     assert ROWS["misuse"][call] in str(caught.value)

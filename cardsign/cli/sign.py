@@ -153,8 +153,8 @@ def sign(
     that differs, so that SDKs find one that they accept. A card that is already fully signed is
     written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
-    is_named = card is not None and (keystore.place is not None or keystore.names_keys)
-    config = NO_CONFIG if is_named else project_config()  # read before anything is signed
+    is_named = keystore.place or keystore.names_keys or issuer.KEYSTORE_VARIABLE in os.environ
+    config = NO_CONFIG if card and is_named else project_config()  # read before anything is signed
     secrets = replace(config.lint.settings(), groups=("secrets",))
     is_usual = not any(value for name, value in options.items() if name != "compat")
     is_usual = is_usual and options["compat"] == "safe" and not keystore.names_keys

@@ -423,7 +423,7 @@ def find_setting_gaps(work: Work) -> Iterator[Gap]:
     try:
         check_issuer(work.config, work.keyset)
     except UsageFault as fault:
-        yield Gap(f"correct cardsign.toml: {fault.message}")
+        yield Gap(f"correct cardsign.toml, or name the other key store: {fault.message}")
     release = work.release
     if release and work.config.publish is None and (work.store.state.publications or release.floor):
         message = (
@@ -442,7 +442,8 @@ def check_issuer(config: ProjectConfig, keyset: KeysetStatement | None) -> None:
     """
     if keyset and config.issuer not in (None, *keyset.origins):
         origins = ", ".join(keyset.origins)
-        message = f"'issuer' is {config.issuer}, and keyset {keyset.label} is of {origins}"
+        message = f"'issuer' is {config.issuer}, and the key store (keyset {keyset.label}) is of "
+        message += f"{origins}: one of the two is the wrong one"
         raise bad_settings(Path(CONFIG_FILE), message)
 
 
