@@ -32,7 +32,7 @@ def test_another_custody_is_named_and_not_tried(uri: str) -> None:
     for attempt in (*attempts, partial(find_remote_key, uri)):
         refused = fault(attempt, access=SHUT)
         assert (refused.code, refused.exit_status) == ("signer.uri", 2)
-        assert (words in refused.message, "--key takes env:NAME" in refused.finding.hint) == (True, True)
+        assert (words in refused.message, "env:NAME" in refused.finding.hint) == (True, True)
 
 
 @pytest.mark.parametrize("named", [{}, {"CARDSIGN_PKCS11_MODULE": "lib.so"}])
