@@ -97,8 +97,11 @@ def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
         if keyset and origin not in keyset.origins:
             allowed = ", ".join(keyset.origins)
             message = f"it has an interface at {origin}, and keyset {keyset.label} allows {allowed}"
-            every = dict.fromkeys((*origins, *keyset.origins))  # releases list cards at the first
-            draft = "cardsign keyset draft " + " ".join(f"--origin {name}" for name in every)
+            # Releases list cards at the first origin, which changes only if the card has left it.
+            has_moved = keyset.origins[0] not in origins
+            every = (*origins, *keyset.origins) if has_moved else (*keyset.origins, *origins)
+            names = (f"--origin {name}" for name in dict.fromkeys(every))
+            draft = "cardsign keyset draft " + " ".join(names)
             hint = f"Correct it, or let the roots allow it: {draft}"
             raise errors.CardRefused("card.origin_mismatch", message, path=path, hint=hint)
 
