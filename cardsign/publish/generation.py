@@ -34,17 +34,11 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from cardsign import files
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, FileMissing, ServeFault, UsageFault
-from cardsign.files import (
-    CURRENT_FILE,
-    list_names,
-    make_directory,
-    read_bytes,
-    refuse_links,
-    write_atomic,
-)
+from cardsign.files import CURRENT_FILE
 from cardsign.jose.keys import JwkSet
 from cardsign.tomltext import Table
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
@@ -183,7 +177,7 @@ def load_current(directory: Path) -> Generation:
         FileFault: ``file.unreadable``.
     """
     manifest = _read_manifest(directory)
-    folder, files = directory / f"{manifest.generation:06d}", {}
+    folder, content = directory / f"{manifest.generation:06d}", {}
     is_withdrawn = not any(map(is_card, manifest.files))
     if JWKS_FILE not in manifest.files or not (is_withdrawn or CARD_FILE in manifest.files):
         raise _corrupt(directory / CURRENT_FILE, "it names no card and key set")
@@ -191,13 +185,13 @@ def load_current(directory: Path) -> Generation:
         if not _FILE.fullmatch(name):  # a name is also a path, and must not leave the folder
             raise _corrupt(directory / CURRENT_FILE, f"it names {name!r}, which no generation has")
         try:
-            files[name] = read_bytes(folder / name, max_bytes=MAX_CARD_BYTES, is_found=True)
+            content[name] = files.read_bytes(folder / name, max_bytes=MAX_CARD_BYTES, is_found=True)
         except FileMissing as exc:
             raise _corrupt(folder / name, "it is missing") from exc
-        if digest != hashlib.sha256(files[name]).hexdigest():
+        if digest != hashlib.sha256(content[name]).hexdigest():
             raise _corrupt(folder / name, "its digest is not the one that `current` names")
     number, published_at = manifest.generation, manifest.published_at.astimezone(UTC)
-    return Generation(number, published_at, manifest.max_age, files, publisher=manifest.publisher)
+    return Generation(number, published_at, manifest.max_age, content, publisher=manifest.publisher)
 
 
 def newest_generation(directory: Path | None) -> Generation | None:
@@ -219,7 +213,7 @@ def newest_generation(directory: Path | None) -> Generation | None:
 
 def last_number(directory: Path) -> int:
     """Return the highest number ever given, whether or not `current` came to name it."""
-    numbers = [int(name) for name in list_names(directory) if FOLDER.fullmatch(name)]
+    numbers = [int(name) for name in files.list_names(directory) if FOLDER.fullmatch(name)]
     with contextlib.suppress(ServeFault):
         numbers.append(_read_manifest(directory).generation)
     return max(numbers, default=0)
@@ -233,15 +227,14 @@ def read_statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], b
     Raises:
         FileFault: ``file.unreadable``: the directory cannot be read.
     """
-    names = list_names(directory)
+    names = files.list_names(directory)
     folders = sorted(filter(FOLDER.fullmatch, names), key=int, reverse=True)
     for folder in folders[:_MAX_LEFT] if CURRENT_FILE in names else ():
         with contextlib.suppress(FileFault):
-            keysets = [f"keyset/{name}" for name in list_names(directory / folder / "keyset")]
-            files = [*filter(_FILE.fullmatch, keysets[:_MAX_KEYSETS]), RELEASE_FILE]
+            keysets = [f"keyset/{name}" for name in files.list_names(directory / folder / "keyset")]
             *kept, release = (
-                read_bytes(directory / folder / name, max_bytes=MAX_CARD_BYTES, is_found=True)
-                for name in files
+                files.read_bytes(directory / folder / name, max_bytes=MAX_CARD_BYTES, is_found=True)
+                for name in (*filter(_FILE.fullmatch, keysets[:_MAX_KEYSETS]), RELEASE_FILE)
             )
             yield tuple(kept), release
 
@@ -255,7 +248,7 @@ def _read_manifest(directory: Path) -> _Manifest:
     """Read ``current``, once its format is one that this version reads."""
     path = directory / CURRENT_FILE
     try:
-        data = read_bytes(path, max_bytes=_MAX_STATE_BYTES, is_found=True)
+        data = files.read_bytes(path, max_bytes=_MAX_STATE_BYTES, is_found=True)
         return _Manifest.model_validate_json(data)
     except FileMissing as exc:
         message = "the directory holds no publication"
@@ -356,23 +349,23 @@ def export_files(generation: Generation, directory: Path) -> None:
         FileFault: ``file.unwritable``; ``file.not_plain``: a link is below the directory.
     """
     check_export(directory)
-    files = public_files(generation)
+    public = public_files(generation)
     site = directory / SITE_FOLDER
-    for path in {CARD_PATH, LEGACY_CARD_PATH} - files.keys():
-        refuse_links(directory, site / path.removeprefix("/"))
+    for path in {CARD_PATH, LEGACY_CARD_PATH} - public.keys():
+        files.refuse_links(directory, site / path.removeprefix("/"))
         (site / path.removeprefix("/")).unlink(missing_ok=True)
     static = list[str]()
     nginx = ["# Include this in a server block whose root is the folder `site`."]
-    for path, (body, headers) in files.items():
+    for path, (body, headers) in public.items():
         place = site / path.removeprefix("/")
-        refuse_links(directory, place)
-        make_directory(place.parent)
-        write_atomic(place, body, plain=True)
+        files.refuse_links(directory, place)
+        files.make_directory(place.parent)
+        files.write_atomic(place, body, plain=True)
         static += [path, *(f"  {name}: {value}" for name, value in headers)]
         (_, media_type), *others = headers
         nginx += [f"location = {path} {{", "    types {}", f"    default_type {media_type};"]
         nginx += [f"    add_header {name} '{value}';" for name, value in others] + ["}"]
     # A cached 404 would hide the next keyset.
     nginx += [f"location {STATEMENTS_PATH} {{", '    add_header Cache-Control "no-store" always;']
-    write_atomic(site / HEADERS_FILE, "\n".join([*static, ""]).encode(), plain=True)
-    write_atomic(directory / NGINX_FILE, "\n".join([*nginx, "}", ""]).encode(), plain=True)
+    files.write_atomic(site / HEADERS_FILE, "\n".join([*static, ""]).encode(), plain=True)
+    files.write_atomic(directory / NGINX_FILE, "\n".join([*nginx, "}", ""]).encode(), plain=True)

@@ -17,37 +17,18 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from cardsign import errors
+from cardsign import errors, files
 from cardsign.card.document import Card, current_interfaces
 from cardsign.card.extensions import check_audience, declares_extended_card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json
 from cardsign.errors import FileFault, PublishRefused, SignatureRefused, UsageFault
-from cardsign.files import (
-    CURRENT_FILE,
-    file_faults,
-    list_names,
-    locked,
-    make_directory,
-    sync_directory,
-    write_atomic,
-)
 from cardsign.findings import Finding, Place
 from cardsign.jose.jws import check_entry, read_entry
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Publication, PublishedCard
-from cardsign.publish.generation import (
-    CARD_FILE,
-    FOLDER,
-    JWKS_FILE,
-    LEGACY_FILE,
-    RELEASE_FILE,
-    Generation,
-    Publisher,
-    last_number,
-    load_current,
-    newest_generation,
-)
+from cardsign.publish import generation as generations
+from cardsign.publish.generation import CARD_FILE, JWKS_FILE, LEGACY_FILE, RELEASE_FILE, Generation
 from cardsign.sign import note_interfaces
 from cardsign.statements.envelope import StatementRefused, check_past
 from cardsign.statements.keyset import KeysetStatement, check_step, read_keyset
@@ -245,8 +226,9 @@ class CheckedIssued:
 
     def files(self) -> dict[str, bytes]:
         """Return the files of a generation that carry them."""
-        files = {f"keyset/{keyset.label}.json": data for keyset, data in self.keysets.items()}
-        return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
+        keysets = {f"keyset/{keyset.label}.json": data for keyset, data in self.keysets.items()}
+        release = {} if self.release_bytes is None else {RELEASE_FILE: self.release_bytes}
+        return keysets | release
 
     def withholding(self, published: CheckedIssued | None) -> CheckedIssued:
         """Return these without the newest keysets that no release names yet.
@@ -343,7 +325,7 @@ class Documents:
     legacy_card: bytes | None = None
     issued: Issued | None = None
     max_age: int = DEFAULT_MAX_AGE
-    publisher: Publisher | None = None
+    publisher: generations.Publisher | None = None
 
     def cards(self) -> dict[str, bytes]:
         """Return the cards by their files in a generation."""
@@ -388,7 +370,7 @@ def publish_generation(
     cards, keys, issued = documents.cards(), documents.jwks, documents.issued
     check_cards(cards, keys, now)
     with _locked(directory, writes=writes):
-        newest = newest_generation(directory)
+        newest = generations.newest_generation(directory)
         if newest is not None and not drops_others:
             _refuse_to_drop(newest, documents)
         published = statements_in(newest)
@@ -399,8 +381,8 @@ def publish_generation(
             keys = statements.list_keys(keys)
             statements.check_trusted(cards, now=now)
             check_cards(cards, keys, now)
-        files = {**cards, JWKS_FILE: keys.to_bytes()} | (statements.files() if statements else {})
-        generation = Generation(0, now, documents.max_age, files, publisher=documents.publisher)
+        content = {**cards, JWKS_FILE: keys.to_bytes()} | (statements.files() if statements else {})
+        generation = Generation(0, now, documents.max_age, content, publisher=documents.publisher)
         return _commit(directory, generation, newest, writes=writes)
 
 
@@ -418,7 +400,7 @@ def publish_statements(
     directory: Path,
     *,
     now: datetime,
-    publisher: Publisher | None = None,
+    publisher: generations.Publisher | None = None,
     ended: frozenset[str] = frozenset(),
     withdraws: bool = False,
     writes: bool = True,
@@ -448,32 +430,32 @@ def publish_statements(
         UsageFault: ``publish.other_publisher``.
         FileFault, ServeFault: As :func:`publish_generation`.
     """
-    if newest_generation(directory) is None:
+    if generations.newest_generation(directory) is None:
         return None
     with _locked(directory, writes=writes):
-        newest = load_current(directory)
+        newest = generations.load_current(directory)
         published = statements_in(newest) if issued is not None else None
         if published is None:
             check_publisher(newest, publisher, directory)
         dropped = newest.cards if withdraws else {}
-        files = {name: data for name, data in newest.files.items() if name not in dropped}
+        content = {name: data for name, data in newest.files.items() if name not in dropped}
         if issued is not None:
             statements = _following(issued, published, now)
             if published is not None or statements.release is not None:
-                files |= statements.files()
+                content |= statements.files()
         keys = JwkSet.from_bytes(newest.jwks).keys
         if any(key.thumbprint in ended for key in keys):
             keys = tuple(key for key in keys if key.thumbprint not in ended)
-            files[JWKS_FILE] = JwkSet.of(keys).to_bytes()
+            content[JWKS_FILE] = JwkSet.of(keys).to_bytes()
         owner = newest.publisher or publisher
         if owner and publisher and published is not None:  # whose statements these lead on from
-            owner = Publisher(keystore=publisher.keystore, issuer=publisher.issuer or owner.issuer)
-        generation = Generation(0, now, newest.max_age, files, publisher=owner)
+            owner = publisher.model_copy(update={"issuer": publisher.issuer or owner.issuer})
+        generation = Generation(0, now, newest.max_age, content, publisher=owner)
         return _commit(directory, generation, newest, writes=writes)
 
 
 def check_publisher(
-    newest: Generation | None, publisher: Publisher | None, directory: Path
+    newest: Generation | None, publisher: generations.Publisher | None, directory: Path
 ) -> None:
     """Refuse a directory that holds the publications of another key store, or another issuer.
 
@@ -525,7 +507,7 @@ def _commit(
             return newest
         # A cache tells changes by whole seconds, and clocks are set back.
         published_at = max(published_at, newest.published_at + timedelta(seconds=1))
-    number = last_number(directory) + 1
+    number = generations.last_number(directory) + 1
     generation = replace(generation, number=number, published_at=published_at, created=True)
     if not writes:
         return generation
@@ -538,16 +520,16 @@ def _commit(
     folder = staging / generation.folder
     try:
         for name, data in generation.files.items():
-            make_directory((folder / name).parent)
-            write_atomic(folder / name, data)
-        write_atomic(staging / CURRENT_FILE, generation.manifest())
-        sync_directory(folder)
-        with file_faults(directory, "file.unwritable"):
+            files.make_directory((folder / name).parent)
+            files.write_atomic(folder / name, data)
+        files.write_atomic(staging / files.CURRENT_FILE, generation.manifest())
+        files.sync_directory(folder)
+        with files.file_faults(directory, "file.unwritable"):
             folder.rename(directory / generation.folder)
-            sync_directory(directory)
+            files.sync_directory(directory)
             # Should this fail, the folder stays, unnamed, and its number is not used again.
-            (staging / CURRENT_FILE).replace(directory / CURRENT_FILE)
-        sync_directory(directory)
+            (staging / files.CURRENT_FILE).replace(directory / files.CURRENT_FILE)
+        files.sync_directory(directory)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     # A server of several publications looks at their folder all the time, at each once a minute.
@@ -563,18 +545,18 @@ def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
     A directory of somebody's files is refused. In a publication directory a file of another name
     does no harm, and hinders no revocation.
     """
-    names = list_names(directory)
-    for name in names if CURRENT_FILE not in names else ():
-        if name not in (_LOCK, _STAGING) and not FOLDER.fullmatch(name):
+    names = files.list_names(directory)
+    for name in names if files.CURRENT_FILE not in names else ():
+        if name not in (_LOCK, _STAGING) and not generations.FOLDER.fullmatch(name):
             message = f"this folder holds {name!r}, which does not belong there: "
             message += "move it, or name an empty folder"
             raise FileFault("publish.other_publisher", message, path=str(directory))
     if not writes:
         yield
         return
-    make_directory(directory)
+    files.make_directory(directory)
     busy = FileFault("file.busy", "another process publishes here", path=str(directory))
-    with locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy):
+    with files.locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy):
         yield
 
 
