@@ -68,11 +68,9 @@ class TimelineSettings:
 
     def as_published(self, state: StoreState) -> TimelineSettings:
         """Return settings that wait at least as long as recorded publications told caches."""
-        ages = (publication.longest_max_age for publication in state.publications)
-        longest = max(ages, default=0)
-        return replace(
-            self, max_age=max(self.max_age, longest), card_max_age=max(self.card_max_age, longest)
-        )
+        ages = [publication.longest_max_age for publication in state.publications]
+        max_age, card_max_age = max([self.max_age, *ages]), max([self.card_max_age, *ages])
+        return replace(self, max_age=max_age, card_max_age=card_max_age)
 
 
 DEFAULT_SETTINGS: Final = TimelineSettings()
@@ -147,13 +145,8 @@ def revoke(state: StoreState, name: str, *, reason: ledger.RevocationReason) -> 
     if reason != "compromised":
         return [] if key.state == "revoked" else [move(key, "revoked", reason=reason)]
     is_new = not key.is_stolen and key.state != "revoked"
-    lost = [
-        other
-        for other in state.keys
-        if other.is_taken_with(key.groups)
-        and other.state not in ENDED
-        and (is_new or other.is_stolen)
-    ]
+    taken = [other for other in state.keys if other.is_taken_with(key.groups)]
+    lost = [other for other in taken if other.state not in ENDED and (is_new or other.is_stolen)]
     if key.state == "retired":
         lost.append(key)
     cards = [other for other in lost if other.role == "card"]
@@ -165,18 +158,12 @@ def revoke(state: StoreState, name: str, *, reason: ledger.RevocationReason) -> 
 
 def end_told_releases(state: StoreState, revoked: Collection[str]) -> list[Event]:
     """End stolen release keys once `revoked` has all revoked card keys of their custody."""
-    return [
-        move(key, "revoked", reason="compromised")
-        for key in state.keys
-        if key.is_stolen
-        and key.state not in ENDED
-        and key.role == "release"
-        and all(
-            other.thumbprint in revoked
-            for other in state.keys
-            if other.is_taken_with(key.groups) and other.revoked_because == "compromised"
-        )
-    ]
+    stolen = [key for key in state.keys if key.is_stolen and key.state not in ENDED]
+    releases = [key for key in stolen if key.role == "release"]
+    lost = [key for key in state.keys if key.revoked_because == "compromised"]
+    untold = [key for key in lost if key.thumbprint not in revoked]
+    over = [key for key in releases if not any(other.is_taken_with(key.groups) for other in untold)]
+    return [move(key, "revoked", reason="compromised") for key in over]
 
 
 def replace_key(state: StoreState, names: Collection[str]) -> list[Event]:
@@ -191,9 +178,8 @@ def replace_key(state: StoreState, names: Collection[str]) -> list[Event]:
             message = f"a {key.role} key that is {key.state} is not rotated"
             raise StoreFault("keystore.illegal_transition", message)
     chosen = keys or [key for key in state.keys if key.state == "active" and key.rotates]
-    return [
-        {"event": "replaced", "key": key.thumbprint} for key in chosen if key.times.replaced is None
-    ]
+    waiting = [key.thumbprint for key in chosen if key.times.replaced is None]
+    return [{"event": "replaced", "key": name} for name in waiting]
 
 
 def record_publication(
@@ -299,10 +285,8 @@ def steps(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple
 
 
 def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> list[Event]:
-    """Return the events of a step that changes a key."""
+    """Return the events of a step that changes a key: ``activate`` or ``retire``."""
     key = step.key
-    if step.action == "generate":
-        return []
     if step.action == "retire":
         return [move(key, "retired")]
     stops = stamp(now + settings.as_published(state).drain)

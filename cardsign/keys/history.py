@@ -134,9 +134,8 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
     """
     named = [keyset for keyset in history if keyset.digest == release.keyset.digest]
     if not named:
-        raise StatementRefused(
-            "statement.keyset", f"it names {release.keyset}, which is not kept", path="/keyset"
-        )
+        message = f"it names {release.keyset}, which is not kept"
+        raise StatementRefused("statement.keyset", message, path="/keyset")
     issued, skew = utc(release.iat), timedelta(minutes=5)  # the roots may have another clock
     return check_release(release, named[0], None, now=issued, skew=skew)
 
@@ -270,12 +269,8 @@ def stolen_with(
         statement could be signed.
     """
     roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
-    usable = [
-        key
-        for key in sorted(state.keys, key=lambda key: not key.rotates)
-        if key.is_stolen
-        and key.state not in ENDED
-        and (key.rotates or keyset is None or key.thumbprint in roots)
-    ]
+    stolen = [key for key in state.keys if key.is_stolen and key.state not in ENDED]
+    usable = [key for key in stolen if key.rotates or keyset is None or key.thumbprint in roots]
+    usable.sort(key=lambda key: not key.rotates)
     only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
     return [key for key in usable if key not in only], only

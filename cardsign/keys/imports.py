@@ -268,6 +268,5 @@ def export_public(key: PublicKey, form: Literal["jwk", "pem"]) -> bytes:
     """Return the public key as a JWK, or as a PEM SubjectPublicKeyInfo."""
     if form == "jwk":
         return json.dumps(key.jwk(), indent=2).encode("ascii") + b"\n"
-    return key.native.public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    spki = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.native.public_bytes(serialization.Encoding.PEM, spki)

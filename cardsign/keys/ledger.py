@@ -444,28 +444,23 @@ def _newer(problem: str) -> StoreFault:
 
 
 def fold_all(state: StoreState, events: Iterable[Event], at: datetime) -> StoreState:
-    """Return what some events make of a state, one after the other."""
-    for event in events:
-        state = fold(state, event, at)
-    return state
-
-
-def fold(state: StoreState, event: Event, at: datetime) -> StoreState:
-    """Return what an event makes of a state.
+    """Return what some events make of a state, one after the other.
 
     Raises:
         StoreFault: ``keystore.newer_format``, ``keystore.unknown_key``,
             ``keystore.illegal_transition``, ``keystore.duplicate_key``.
-        KeyRefused, ValueError, KeyError, TypeError: It is no event that cardsign writes.
+        KeyRefused, ValueError, KeyError, TypeError: One is no event that cardsign writes.
     """
-    name = event["event"]
-    if name not in _EVENTS:
-        raise _newer(f"the event {str(name)[:40]!r} is unknown here")
-    members, apply = _EVENTS[name]
-    if unknown := event.keys() - {"event", *members.split()}:
-        raise _newer(f"`{min(unknown)[:40]}` of the event {name!r} is unknown here")
-    _check_values(event)
-    return apply(state, event, at)
+    for event in events:
+        name = event["event"]
+        if name not in _EVENTS:
+            raise _newer(f"the event {str(name)[:40]!r} is unknown here")
+        members, apply = _EVENTS[name]
+        if unknown := event.keys() - {"event", *members.split()}:
+            raise _newer(f"`{min(unknown)[:40]}` of the event {name!r} is unknown here")
+        _check_values(event)
+        state = apply(state, event, at)
+    return state
 
 
 def _check_values(members: Mapping[str, Any]) -> None:
@@ -532,18 +527,14 @@ def _report_theft(state: StoreState, event: Event, at: datetime) -> StoreState:
 
 
 def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
+    begun, max_age, kids = read_stamp(event["at"]), event["max_age"], tuple(event["kids"])
+    first, cards = first_published(state), list[PublishedCard]()
     for card in event["cards"]:
         _check_values(card)
-    begun, max_age = read_stamp(event["at"]), event["max_age"]
-    since = first_published(state)
-    cards = tuple(
-        PublishedCard(
-            *(card["name"], card["payload_sha256"], tuple(card["kids"]), card["url"]),
-            since=since.get(card["payload_sha256"], begun),
-        )
-        for card in event["cards"]
-    )
-    publication = Publication(event["generation"], begun, max_age, tuple(event["kids"]), cards)
+        payload, signers = card["payload_sha256"], tuple(card["kids"])
+        since = first.get(payload, begun)
+        cards.append(PublishedCard(card["name"], payload, signers, card["url"], since))
+    publication = Publication(event["generation"], begun, max_age, kids, tuple(cards))
     series = publication.series
     ages = [other.longest_max_age for other in state.publications if other.series == series]
     publication = replace(publication, longest_max_age=max([max_age, *ages]))

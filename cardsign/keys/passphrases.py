@@ -153,9 +153,8 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> PrivateKey:
         SignerFault: ``signer.wrong_key``: the envelope holds another key, or none that we accept.
     """
     try:
-        members: dict[str, Any] = {
-            **parse_object(untrusted_bytes, max_bytes=MAX_ENVELOPE_BYTES, max_depth=2)
-        }
+        document = parse_object(untrusted_bytes, max_bytes=MAX_ENVELOPE_BYTES, max_depth=2)
+        members = dict[str, Any](document)
         version = members.get("format")
         if type(version) is int and version > FORMAT:
             raise StoreFault("keystore.newer_format", f"this key file is of format {version}")

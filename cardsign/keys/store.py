@@ -372,15 +372,11 @@ class KeyStore(ABC):
             if is_in_use and key.custody in opened and key not in records:
                 state = "stolen" if key.is_stolen else key.state
                 message = f"{key.named} ({state}) has this passphrase"
-                hint = (
-                    "Choose another one: each role needs a passphrase of its own that no thief has."
-                )
+                hint = "Choose another one: each role needs a passphrase of its own "
+                hint += "that no thief has."
                 raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
-        sealed = {
-            record.thumbprint: seal(self._unseal(record, old), new)
-            for record in records
-            if record.custody not in opened
-        }
+        changed = tuple(record for record in records if record.custody not in opened)
+        sealed = {record.thumbprint: seal(self._unseal(record, old), new) for record in changed}
         digests = {name: digest_of(envelope) for name, envelope in sealed.items()}
         custody = ledger.file_custody(next(iter(digests.values()), ""))
 
@@ -393,7 +389,7 @@ class KeyStore(ABC):
 
         blobs = {private_blob(digests[name]): sealed[name] for name in sealed}
         self.commit(decide, now=now, blobs=blobs)
-        return tuple(record for record in records if record.thumbprint in sealed)
+        return changed
 
 
 def _is_published(folder: Path) -> bool:
