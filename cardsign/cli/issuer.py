@@ -178,13 +178,9 @@ class KeystoreOptions:
         """
         policy = user_policy()
         policy = policy.model_copy(update={"allow": policy.allow | set(uris)})
-        usual, sources = self.source(), {str(role): self.source(role) for role in ROLES}
-        shared = user_secrets(usual)
-        by_role = {
-            role: shared if source == usual else user_secrets(source)
-            for role, source in sources.items()
-        }
-        return Access(shared, policy, os.environ, by_role)
+        usual, own = self.source(), {str(role): self.source(role) for role in ROLES}
+        by_role = {role: user_secrets(source) for role, source in own.items() if source != usual}
+        return Access(user_secrets(usual), policy, os.environ, by_role)
 
     def named_access(self) -> Access:
         """Return what the signers of ``--key`` may use."""
@@ -263,9 +259,8 @@ def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
     """Open a recovery key, and return it with its passphrase."""
     from cardsign.issuer.keyset import open_recovery_key
 
-    secret = passphrases.read_passphrase(
-        recovery_source(), question="Passphrase of the recovery key: "
-    )
+    question = "Passphrase of the recovery key: "
+    secret = passphrases.read_passphrase(recovery_source(), question=question)
     return open_recovery_key(file, secret), secret
 
 

@@ -170,9 +170,8 @@ def _list_ahead(work: Work) -> int:
     rows, lines, now = list[dict[str, Any]](), list[str](), work.now
     for step in steps:
         kid = None if step.action == "generate" else step.key.kid
-        rows.append(
-            {**members(step, "action due why"), **members(step.key, "role alg"), "kid": kid}
-        )
+        of_key = {**members(step.key, "role alg"), "kid": kid}
+        rows.append({**members(step, "action due why"), **of_key})
         lines.append(_due_line(step.what, step.due, now, "" if step.is_due(now) else step.why))
     renewals = [(f"let the roots sign keyset {renewal.name}", renewal)] if renewal else []
     renewals += [(f"sign the extended card of audience {card.name} again", card) for card in cards]
@@ -392,9 +391,8 @@ def log(keystore: KeystoreOptions) -> int:
     lines = map(json.loads, store.read_lines())  # which opening it has checked
     kids = {key.thumbprint: key.named for key in store.state.keys}
     value = [{name: line[name] for name in ("seq", "time", "actor", "events")} for line in lines]
-    return show(
-        Answer(value, (_log_line(line, event, kids) for line in value for event in line["events"]))
-    )
+    texts = (_log_line(line, event, kids) for line in value for event in line["events"])
+    return show(Answer(value, texts))
 
 
 def _log_line(line: Mapping[str, Any], event: ledger.Event, kids: Mapping[str, str]) -> str:

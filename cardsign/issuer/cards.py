@@ -30,7 +30,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys import agenda, history, ledger
 from cardsign.keys.signers import Access
-from cardsign.publish.generation import CARD_FILE, Generation
+from cardsign.publish.generation import CARD_FILE
 from cardsign.publish.publication import Documents, publication_of, published_card, statements_in
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import read_span, second, utc
@@ -448,8 +448,8 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
         names = ", ".join(dict.fromkeys(filter(None, urls)))
         message = f"sign these published cards again, if they are yours, and publish them: {names}"
         if work.config.publish and newest:
-            message += f" (in {work.config.publish / f'{newest.number:06d}'})"
-        yield Gap(message, key_holder("card"), "; ".join(_say_how_to_sign(work, newest)))
+            message += f" (in {work.config.publish / newest.folder})"
+        yield Gap(message, key_holder("card"), "; ".join(work.list_signing_commands()))
         return
     turned = work.now - timedelta(seconds=work.config.timeline.rotate_every)
     for step in agenda.steps(state, work.config.timeline, work.now):
@@ -461,22 +461,6 @@ def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
             message = f"publish your card with a key set that lists the next key, {step.key.named}"
             publish = work.command("publish SIGNED" + ("" if work.config.publish else " -o DIR"))
             yield Gap(message, command=publish)
-
-
-def _say_how_to_sign(work: Work, newest: Generation | None) -> Iterator[str]:
-    """Yield the commands that sign one's own cards again, and publish them.
-
-    They name no published file: whoever had a stolen key may have put it there.
-    """
-    publish = "publish SIGNED"
-    yield work.command("sign CARD -o SIGNED")
-    for audience in newest.extended if newest else ():
-        seq = max(1, work.store.state.release_seq)
-        yield work.command(f"sign CARD -o FILE --extended {audience} --seq {seq} --expires 90d")
-        publish += f" --extended {audience}=FILE"
-    if work.keyset:
-        yield work.command("release renew --card SIGNED")
-    yield work.command(publish + ("" if work.config.publish else " -o DIR"))
 
 
 def list_due_cards(work: Work) -> Iterator[agenda.Renewal]:

@@ -121,9 +121,8 @@ def _find_damage(store: KeyStore, state: StoreState, private: Set[str]) -> Itera
         old = store.place_of(f"{PRIVATE_FOLDER}/*.key")
         if not isinstance(store, FolderStore):
             old = "the private keys here: DELETE FROM cardsign_blob WHERE name LIKE 'private/%'"
-        fix = f"Once the new one has a backup, delete {old}"
+        fix = f"Once the new one has a backup, delete {old} ({len(private)})." if private else ""
         level: Severity = "error" if private else "note"
-        fix = f"{fix} ({len(private)})." if private else ""
         yield Finding("doctor.moved", message, Place(store.place), severity=level, fix=fix)
         return
     for name in sorted(private - state.private_blobs()):
@@ -132,7 +131,7 @@ def _find_damage(store: KeyStore, state: StoreState, private: Set[str]) -> Itera
         place = Place(store.place_of(name))
         yield Finding("doctor.leftover", message, place, severity="error", fix=fix)
     for key in state.keys:
-        name, problem = private_blob(key.blob or ""), ""
+        name = private_blob(key.blob or "")
         if key.private != "held" or (key.state in ENDED and name not in private):
             continue
         try:

@@ -334,8 +334,7 @@ def draft_keyset(
     check_begun(previous, now)
     own = (RootKey(key.public, key.holder or _OWNER) for key in store.state.active_keys("root"))
     first = KeysetStatement("", (work.config.issuer or "",), Quorum(1, tuple(own)))
-    content = previous or first
-    content = with_own_keys(content, store.state, now=now, lifetime=lifetime)
+    content = with_own_keys(previous or first, store.state, now=now, lifetime=lifetime)
     holders = {key.holder for key in content.root.keys}
     if unknown := [holder for holder in remove_roots if holder not in holders]:
         message = f"{unknown[0]!r} holds no root key, and so cannot be removed"
@@ -700,15 +699,13 @@ class IssuerPlan:
             hint = "Name its origin: cardsign init --issuer https://HOST"
             raise UsageFault("usage.conflict", "no issuer is named", hint=hint)
         with of_the_user("the issuer"):
-            parsed = parse_origin(self.origin)
-            check_secure(parsed)
-        origin = str(parsed)
+            origin = parse_origin(self.origin)
+            check_secure(origin)
         if self.card is not None:
             data = read_bytes(self.folder / self.card, max_bytes=MAX_CARD_BYTES)
             with of_the_user(self.card):
-                card = Card.from_bytes(data)
-                origins = list_origins(card.document)
-            if origins and origin not in origins:
+                origins = list_origins(Card.from_bytes(data).document)
+            if origins and str(origin) not in origins:
                 message = f"{self.card} has an interface at {origins[0]}, and --issuer is {origin}"
                 raise UsageFault("card.origin_mismatch", message, hint="Correct one of them.")
         for place in {self.keystore, self.root_place}:
@@ -769,12 +766,11 @@ def init_issuer(
         raise errors.PassphraseFault("passphrase.unfit", message, hint=hint)
     recovery, text = make_recovery_key(own or passphrases["card"])
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
-    store = roots = create_store(plan.keystore, user)
+    store = create_store(plan.keystore, user)
+    roots = store if plan.root_place == plan.keystore else create_store(plan.root_place, user)
     if store.state.active_keys("card"):
         del algs["card"]
     private = {role: PrivateKey.generate(alg) for role, alg in algs.items()}
-    if plan.root_place != plan.keystore:
-        roots = create_store(plan.root_place, user)
     with _written(plan.recovery_out, text):
         for role, key in private.items():
             holding = roots if role == "root" else store
@@ -892,8 +888,7 @@ def recover(
     roots = Quorum(1, (RootKey(root.public, holder),))
     lost |= {key.public.thumbprint for key in previous.root.keys}
     content = replace(previous, root=roots, recovery=quorum, revoked=frozenset(lost))
-    content = with_own_keys(content, store.state, now=now)
-    content = replace(content, epoch=previous.epoch + 1)
+    content = replace(with_own_keys(content, store.state, now=now), epoch=previous.epoch + 1)
     with of_the_user("the draft"):
         draft = draft_next(content, previous, now=now)
     signed = with_signatures(draft, [old, root])

@@ -248,7 +248,6 @@ def find_publication_gap(
         publish: Publishes; with ``writes=False`` it compares alone.
         until: When it does harm if nobody does it.
     """
-    gap = Gap(task, until=until, close=lambda: describe_generation(work, publish()))
     try:
         generation = publish(writes=False)
     except (*NEEDS_A_PERSON, errors.FileFault, UsageFault) as fault:
@@ -261,7 +260,7 @@ def find_publication_gap(
     # What a live URL serves is recorded once it does: see `find_live_gap`.
     is_noted = work.config.live or not agenda.record_publication(work.store.state, publication)
     if generation.created or not is_noted:
-        yield gap
+        yield Gap(task, until=until, close=lambda: describe_generation(work, publish()))
 
 
 def find_update_gap(work: Work) -> Iterator[Gap]:
@@ -354,9 +353,8 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
         except errors.FetchFailed as fault:
             served, why = b"", fault.message
         if served != data:
-            message = f"deploy generation {generation.number} to {live}"
             why = f"{path} of generation {generation.number} is not live yet: {why}"
-            yield Gap(message, why=why)
+            yield Gap(f"deploy generation {generation.number} to {live}", why=why)
             return
     if generation.card:  # of a withdrawn card nothing is left to wait for
         yield Gap(f"record that {live} serves generation {generation.number}", close=record)

@@ -413,8 +413,7 @@ def _for_people(
         waiting = []
     elif any(RECOVER in gap.command for gap in gaps):
         waiting.append("keystore.same_custody")
-    gaps_left: list[Gap] = []
-    why = ""
+    gaps_left, why = list[Gap](), ""
     stolen = {who for (_, who), fault in faults.items() if fault.code == "keystore.same_custody"}
     roles = (role for role in ledger.ROLES if key_holder(role) in stolen)
     passphrases = "".join(f"export {ledger.passphrase_variable(role)}=NEW; " for role in roles)

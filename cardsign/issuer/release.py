@@ -106,9 +106,7 @@ def draft_following(
     settled = plan.settled.items()
     raised = {card.url: card.seq for card in cards if (card.url, card.payload_sha256) in settled}
     raised[releases.FLOOR_EXTENDED] = plan.extended_floor or 0
-    for url, least in raised.items():
-        if least > floor.get(url, 0):
-            floor[url] = least
+    floor |= {url: least for url, least in raised.items() if least > floor.get(url, 0)}
     # The floor outlives the card: so every later release knows that it was withdrawn.
     for url in plan.withdrawn:
         floor.setdefault(url, seq)
@@ -391,8 +389,7 @@ def _find_telling_gaps(
     elif work.published or work.store.state.publications:
         why += "still in the published key set"
         if not work.config.publish:  # a card that no stolen key has signed takes the key set along
-            sign, publish = map(work.command, ("sign CARD -o SIGNED", "publish SIGNED -o DIR"))
-            command += f"; {sign}; {publish}"
+            command = "; ".join([command, *work.list_signing_commands()])
     else:
         why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
         why += "write another, and give it to all who have the old one"
@@ -420,11 +417,10 @@ def _find_told_releases(work: Work, state: StoreState, thumbprints: list[str]) -
 
 def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
     """Return the keys that are revoked in the store, but in nothing that verifiers are given."""
-    published, keyset, release = None, work.keyset, work.release
+    keyset, release = work.keyset, work.release
     with suppress(PublishRefused):  # no history, as the steps that publish report
-        published = publishing.published_statements(work.config.publish)
-    if published is not None:
-        keyset, release = published.newest, published.release
+        if published := publishing.published_statements(work.config.publish):
+            keyset, release = published.newest, published.release
     if keyset is None:  # then nothing but the key sets says which keys count
         trusted = {key.thumbprint for key in publishing.list_published_keys(work.published)}
         trusted |= {key.thumbprint for key in agenda.list_copied(work.store.state)}

@@ -102,6 +102,21 @@ class Work:
         """Return a command for the same key store, as a person types it."""
         return " ".join(filter(None, ("cardsign", words, self.options)))
 
+    def list_signing_commands(self) -> list[str]:
+        """Return the commands with which a person signs their own cards again, and publishes them.
+
+        They name no published file: whoever had a stolen key may have put it there.
+        """
+        sign, publish = ["sign CARD -o SIGNED"], "publish SIGNED"
+        newest = self.published
+        for audience in newest.extended if newest else ():
+            seq = max(1, self.store.state.release_seq)
+            sign.append(f"sign CARD -o FILE --extended {audience} --seq {seq} --expires 90d")
+            publish += f" --extended {audience}=FILE"
+        renew = ["release renew --card SIGNED"] if self.keyset else []
+        publish += "" if self.config.publish else " -o DIR"
+        return [self.command(words) for words in (*sign, *renew, publish)]
+
     @property
     def again(self) -> str:
         """The command that goes on, with the root keys where they were brought."""
