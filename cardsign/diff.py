@@ -14,7 +14,6 @@ import json
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -266,18 +265,8 @@ def diff_cards(
     return CardDiff(*versions, changes, names, is_contract=is_contract(new.document))
 
 
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Name the file in which something is refused."""
-    try:
-        yield
-    except errors.InputRefused as refusal:
-        refusal.finding = refusal.finding.at(f"{name}{refusal.path}")
-        raise
-
-
 def _read_card(untrusted_bytes: bytes, name: str) -> Card:
-    with _naming(name):
+    with errors.naming(name):
         card = Card.from_bytes(untrusted_bytes)
         check_no_other_kind(card.document)
     return card
@@ -577,7 +566,7 @@ def diff_tools(
         JsonRefused, CardRefused: One of them cannot be read, or is no card or manifest.
     """
     document = _read_card(untrusted_card, names[0]).document
-    with _naming(names[1]):
+    with errors.naming(names[1]):
         manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
         listed = members_of(manifest.get("result")).get("tools", manifest.get("tools"))
         if not isinstance(listed, list):

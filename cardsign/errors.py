@@ -216,6 +216,16 @@ def of_the_user(name: str) -> Iterator[None]:
         raise place_below(refusal, name, UsageFault) from refusal
 
 
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Name the file in which a card, or other JSON, is refused."""
+    try:
+        yield
+    except (CardRefused, JsonRefused) as refusal:
+        refusal.finding = refusal.finding.at(f"{name}{refusal.path}")
+        raise
+
+
 def install_hint(extra: str) -> str:
     """Return how to install what an optional part of cardsign needs."""
     # No name of a package index: until the first release that name is anybody's to register.

@@ -339,10 +339,7 @@ def refuse_links(folder: Path, place: Path) -> None:
 def outside(place: Path, problem: str, path: Path) -> UsageFault:
     """Return the error for a place outside of the project that names it."""
     real, own = json.dumps(os.path.realpath(place)), user_folder("CONFIG") or Path()
-    return UsageFault(
-        "config.not_allowed",
-        f"{problem} outside this folder",
-        path=str(path),
-        hint=f"If it is yours, allow it in {own / USER_FILE} (mode 0600, format = 1): "
-        f"folders = [{real}]; or name it on the command line.",
-    )
+    hint = f"If it is yours, allow it in {own / USER_FILE} (mode 0600, format = 1): "
+    hint += f"folders = [{real}]; or name it on the command line."
+    message = f"{problem} outside this folder"
+    return UsageFault("config.not_allowed", message, path=str(path), hint=hint)

@@ -103,11 +103,8 @@ def resign_card(
 
 def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> dict[str, Json]:
     """Return the member ``upstream`` of our extension; see `docs/guides/gateway.md`."""
-    signature = next(
-        signature
-        for signature in upstream.signatures
-        if signature.counts and signature.profile == upstream.profile
-    )
+    fitting = (entry for entry in upstream.signatures if entry.profile == upstream.profile)
+    signature = next(entry for entry in fitting if entry.counts)
     until = upstream.valid_until
     return {
         "issuer": upstream.issuer or upstream.subject or "",
@@ -134,11 +131,9 @@ def _move_endpoints(card: dict[str, Any], url: str) -> None:
         place: Any = value_at(card, interface.tokens[:-1])
         at = place[interface.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
         targets.setdefault(at, set()).add(theirs)
-    for at, several in targets.items():
-        if len(several) > 1:
-            message = (
-                f"the card has endpoints at {len(several)} URLs, and the gateway's is one: {at}"
-            )
+    for at, urls in targets.items():
+        if len(urls) > 1:
+            message = f"the card has endpoints at {len(urls)} URLs, and the gateway's is one: {at}"
             hint = f"Let {PATH} stand for the path of each: --url '{url.rstrip('/')}{PATH}'"
             if PATH in url:
                 hint = "They have the same path on several hosts. No gateway can tell them apart."

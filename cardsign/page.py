@@ -113,9 +113,8 @@ def card_page(
         who = "trusts the published key set"
     verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
     report = verifier.judge(untrusted_bytes, subject, supplied)
-    seen = inspect_card(untrusted_bytes, jwks=jwks)
     page = _ENVIRONMENT.get_template("page.html").render(
-        seen=seen,
+        seen=inspect_card(untrusted_bytes, jwks=jwks),
         report=report,
         who=who,
         jwks=() if jwks is None else jwks.keys,

@@ -104,10 +104,9 @@ def run(
             status = process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             raise ProgramError(f"did not end within {max_seconds:.0f} seconds", stderr) from None
-    if status < 0:
-        raise ProgramError(f"was ended by signal {-status}", stderr, status=status)
-    if status > 0:
-        raise ProgramError(f"exited with status {status}", stderr, status=status)
+    if status != 0:
+        end = f"exited with status {status}" if status > 0 else f"was ended by signal {-status}"
+        raise ProgramError(end, stderr, status=status)
     return bytes(answer)
 
 

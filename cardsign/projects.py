@@ -92,11 +92,8 @@ def lint_sources(
 def card_files(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder that are cards by their names, or may be; sorted."""
     for place, folders, names in walk(folder):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if name not in _SKIPPED and (name == _WELL_KNOWN or not name.startswith("."))
-        )
+        shown = {name for name in folders if name == _WELL_KNOWN or not name.startswith(".")}
+        folders[:] = sorted(shown - _SKIPPED)
         for name in sorted(names):
             path = Path(place, name)
             if not name.endswith(".json") or path.is_symlink():

@@ -274,10 +274,8 @@ def _serves(payload: Payload, card: Card, compat: Compat, notes: list[Finding]) 
     if payload.names_an_endpoint:
         return compat == "all" or is_safe(card, payload)
     if payload.profile in profiles.DEFAULT_PROFILES:
-        readers = " and ".join(
-            sdk.name for sdk in profiles.VERIFIERS if sdk.profile == payload.profile
-        )
-        text = f"this card has no endpoint for {readers}, so nothing was signed for it"
+        names = [sdk.name for sdk in profiles.VERIFIERS if sdk.profile == payload.profile]
+        text = f"this card has no endpoint for {' and '.join(names)}, so nothing was signed for it"
         notes.append(Finding("sign.compat_no_endpoint", text))
     return False
 

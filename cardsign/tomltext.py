@@ -170,7 +170,7 @@ def read_settings(
             fault = getattr(error.get("ctx", {}).get("error"), "__cause__", None)
             if not isinstance(fault, UsageFault):  # else a validator's, with a code of its own
                 problem = _owner_of(document, error["loc"]) + explain_error(error, schema)
-                fault = bad_settings(path, problem, line, code)
+                fault = bad_settings(path, problem, code)
             fault.finding = replace(fault.finding, place=Place(str(path), line))
             faults.append(fault)
         faults[0].others = tuple(fault.finding for fault in faults[1:])
@@ -178,7 +178,7 @@ def read_settings(
     except ValueError as exc:
         problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
-        raise bad_settings(path, problem, code=code) from exc
+        raise bad_settings(path, problem, code) from exc
 
 
 def _owner_of(document: Any, location: Location) -> str:
@@ -240,10 +240,8 @@ def _find_table(table: Any, name: str | int, schema: Mapping[str, Any]) -> Any:
     return reference and schema["$defs"][reference[1]]
 
 
-def bad_settings(
-    path: Path, problem: str, line: int | None = None, code: str = "config.malformed"
-) -> UsageFault:
-    """Return the error for a settings file that cannot be understood: what is wrong, and where."""
+def bad_settings(path: Path, problem: str, code: str = "config.malformed") -> UsageFault:
+    """Return the error for a settings file that cannot be understood: what is wrong with it."""
     # Of this code, codes.toml says what may stand in the settings of a project alone.
     hint = "" if code != "config.malformed" or path.name == CONFIG_FILE else "Fix what is named."
-    return UsageFault(code, problem, path=str(path), line=line, hint=hint)
+    return UsageFault(code, problem, path=str(path), hint=hint)

@@ -101,10 +101,9 @@ class Draft:
         """
         for member, paths in table.items():
             target = (*to, *member.split("."))
-            if (kind := _KEPT.get(member)) is not None:
+            kind = _KEPT.get(member) or field_of(target).expected[0]
+            if member in _KEPT:
                 target = (OURS, *target)
-            else:
-                kind = field_of(target).expected[0]
             for value in (source.get(*path.split()) for path in paths):
                 if kind is str:
                     self.take(target, value.text(), value)
@@ -195,10 +194,7 @@ class Draft:
         if field is not None and field.shape != "one":
             part = replace(field, shape="one", expected=field.element)
         if isinstance(value, list):
-            return [
-                self._fit(element, part, f"{name}[{index}]", place)
-                for index, element in enumerate(value)
-            ]
+            return [self._fit(item, part, f"{name}[{at}]", place) for at, item in enumerate(value)]
         if isinstance(value, dict):
             self._fit([*value], None, name, place)  # names are as public as values
             if field is None or part is not None or field.message is None:

@@ -562,9 +562,8 @@ def _choose(pool: _Pool, agent: str | None, place: SourceValue) -> SourceValue:
     elif len(systems) > 1:
         fitting = [label for label, system in systems.items() if system.read(bool, *at)]
     if len(fitting) != 1:
-        hint = "Name one: --agent NAMESPACE/NAME."
         message = f"{problem}; choose one of: {', '.join([*systems][:10])}"
-        raise place.refuse("build.reference", message, hint=hint)
+        raise place.refuse("build.reference", message, hint="Name one: --agent NAMESPACE/NAME.")
     system = systems[fitting[0]]
     if system.read(bool, *at) is False:
         message = f"A2A is switched off for {_name(system)!r}"

@@ -258,9 +258,8 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
     from cardsign.diff import MAX_MANIFEST_BYTES, diff_cards, diff_live, diff_tools
 
     if (new is None) == (tools is None) or (live and new is None):
-        raise UsageFault(
-            "usage.conflict", "name either NEW, with or without --live, or --tools FILE"
-        )
+        why = "name either NEW, with or without --live, or --tools FILE"
+        raise UsageFault("usage.conflict", why)
     read = partial(frame.read_input, insecure=insecure)
     names = (old, str(new or tools))
     if tools is not None:

@@ -73,9 +73,8 @@ def mcp(port: int | None, trust_file: Path | None, insecure: bool) -> None:
             try:
                 return tool(*args, **named)
             except CardsignError as error:
-                raise ToolError(
-                    f"{error.code}: {error.message}. {error.finding.hint}".strip()
-                ) from error
+                text = f"{error.code}: {error.message}. {error.finding.hint}"
+                raise ToolError(text.strip()) from error
 
         return answer
 

@@ -94,8 +94,7 @@ def annotation_lines(subjects: Iterable[ScanResult]) -> Iterator[str]:
             place += f",col={column}" if line and column else ""
             words = f"{finding.path or 'the card'}: {finding.message}. {finding.hint}"
             level = "notice" if finding.severity == "note" else finding.severity
-            head = f"::{level} file={file}{place},title={finding.code}"
-            yield f"{head}::{_escape(words, 600)}"
+            yield f"::{level} file={file}{place},title={finding.code}::{_escape(words, 600)}"
 
 
 def _escape(text: str, limit: int) -> str:

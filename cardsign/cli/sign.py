@@ -211,20 +211,17 @@ def _sign_card(
     how = frame.take(SigningOptions, {**options, "header": header, "known_keys": known_keys})
     file = "CARD" if card == frame.STDIO else card
     how = replace(how, own_kids=own_kids, extended=marker, file=file)
-    try:
+    with errors.naming(file):
         signing = sign_with_notes(document, signers, how)
-    except (errors.CardRefused, errors.JsonRefused) as refusal:
-        raise errors.place_below(refusal, file, type(refusal)) from refusal
     frame.write_output(output, signing.document)
     return signers, signing
 
 
 def _to_json(signing: SignedCard, signers: Sequence[Signer]) -> dict[str, Any]:
     shown = "profile compat verifiers leaves_open leaves_open_count"
-    payloads = [members(payload, shown) for payload in signing.payloads]
     return {
         "changed": signing.changed,
-        "payloads": payloads,
+        "payloads": [members(payload, shown) for payload in signing.payloads],
         "kids": [signer.public.kid for signer in signers],
         "sha256": hashlib.sha256(signing.document).hexdigest(),
         "notes": [note.to_json() for note in signing.notes],
@@ -233,9 +230,8 @@ def _to_json(signing: SignedCard, signers: Sequence[Signer]) -> dict[str, Any]:
 
 def _summarize(signing: SignedCard, name: str, signers: Sequence[Signer]) -> str:
     """Say in one line what was signed, by which keys, and who accepts it in each way of theirs."""
-    keys = " and ".join(
-        f"{safe(signer.public.kid, limit=_KID)} ({signer.public.alg})" for signer in signers
-    )
+    public = (signer.public for signer in signers)
+    keys = " and ".join(f"{safe(key.kid, limit=_KID)} ({key.alg})" for key in public)
     if not signing.changed:
         return f"{safe(name)} is fully signed by {keys} already; nothing changed"
     accepting = [reader for payload in signing.payloads for reader in payload.verifiers]

@@ -331,9 +331,8 @@ def _find_problems(
         from cardsign.net.discovery import refresh
 
         statements, reasons = refresh(by_policy, issuer, "")
-    trust = session.resolve(statements, now)
     missing = (reason for reason in reasons if reason.severity != "note")
-    return tuple(dict.fromkeys((*trust.blocks, *missing)))
+    return tuple(dict.fromkeys((*session.resolve(statements, now).blocks, *missing)))
 
 
 @trust_commands.command(example="cardsign trust remove partner")

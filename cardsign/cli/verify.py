@@ -28,13 +28,7 @@ from cardsign.times import minute, read_stamp, utc
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import NO_STATEMENTS
 from cardsign.urls import Url, is_url
-from cardsign.verify.report import (
-    Report,
-    first_line,
-    list_reasons,
-    trusted_card,
-    verdict_lines,
-)
+from cardsign.verify.report import Report, first_line, list_reasons, trusted_card, verdict_lines
 from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -115,12 +109,13 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
         lines = partial(_brief_lines, policy, frame.is_quiet())
     view = partial(_view, None if is_json() else lines, None if is_many else 2)
     if output is None:
-        judge = partial(_judge, batch, view)
         jobs, cluster = options["jobs"], options["cluster"]
-        views = verify_many(card_files, judge, jobs=jobs, cluster=cluster)
+        views = verify_many(card_files, partial(_judge, batch, view), jobs=jobs, cluster=cluster)
     else:
         (outcome,) = verify_many(card_files, partial(attempt, batch))
-        _write_payload(output, outcome)
+        if isinstance(outcome.result, Report) and outcome.result.card is not None:
+            # The octets that the signatures cover: their SHA-256 is in the verdict.
+            frame.write_output(output, jcs(outcome.result.card), is_exact=True)
         views = iter([view(outcome)])
     statuses = _show_each(views, err=output == STDIO)
     if is_many:
@@ -136,12 +131,6 @@ def _serve(named: verifier.VerifierOptions, place: str, cards: Sequence[str]) ->
 
     serve_verdicts(named.batch, place, as_json=is_json())
     return errors.EXIT_OK
-
-
-def _write_payload(output: str, outcome: Outcome) -> None:
-    """Write the octets that a trusted card's signatures cover: their SHA-256 is in its verdict."""
-    if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
-        frame.write_output(output, jcs(outcome.result.card), is_exact=True)
 
 
 #: What is printed of one card: the exit status of its verdict, why there is none, and finished
@@ -397,9 +386,8 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
     """
     named = frame.take(verifier.VerifierOptions, options)
     if extended != (audience is not None) or (named.credential is not None and not extended):
-        raise UsageFault(
-            "usage.conflict", "--extended and --audience go together, --credential with them"
-        )
+        why = "--extended and --audience go together, --credential with them"
+        raise UsageFault("usage.conflict", why)
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":

@@ -97,9 +97,7 @@ class CardReport:
         return {
             "name": self.name,
             "findings": [rules.describe_finding(finding) for finding in self.findings],
-            "waived": [
-                {**rules.describe_finding(accepted), "reason": why} for accepted, why in self.waived
-            ],
+            "waived": [{**rules.describe_finding(f), "reason": why} for f, why in self.waived],
         }
 
 

@@ -351,8 +351,7 @@ class OtherStatus(FetchFailed):
             hint = "It asks who you are, and no credential is sent here. Ask its operator."
         elif status == 429 or status >= 500:
             hint = "Try again later."
-        message = f"{url} answered {status} instead of 200"
-        super().__init__("fetch.status", message, hint=hint)
+        super().__init__("fetch.status", f"{url} answered {status} instead of 200", hint=hint)
         self.status, self.challenges = status, tuple(challenges)
 
 

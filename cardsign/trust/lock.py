@@ -205,16 +205,14 @@ def read_lock(path: Path) -> dict[str, Floor]:
         return {}
     try:
         members = parse_object(data, max_bytes=MAX_LOCK_BYTES, max_depth=8)
-        issuers: dict[str, Floor] = read.document(members, LOCK_FORMAT, {"issuers": _floors})[
-            "issuers"
-        ]
+        document = read.document(members, LOCK_FORMAT, {"issuers": _floors})
+        issuers: dict[str, Floor] = document["issuers"]
         return issuers
     except (JsonRefused, StatementRefused) as refusal:
         hint = "Restore it from version control, or take either side of a conflict. Then: cardsign "
         hint += f"trust update --trust {path.with_suffix('.toml')}"
         if refusal.code == "statement.format":
-            newer = "Upgrade cardsign: a newer one wrote the lock."
-            hint = newer if "format" in members else ""
+            hint = "Upgrade cardsign: a newer one wrote the lock." if "format" in members else ""
         message = ": ".join(filter(None, (refusal.path, refusal.message)))
         line = refusal.finding.place.line
         raise UsageFault("lock.malformed", message, path=str(path), line=line, hint=hint) from None

@@ -249,9 +249,8 @@ class Policy:
         check_types(example, name=(name, str), accept=(accept, str), **optional)
         places = None if origin is None else (Place(parse_origin(origin)),)
         anchor = KeysAnchor(JwkSet.read(jwks))
-        return cls(
-            (TrustedIssuer(name, anchor, places, accept, "waived", is_holder=True, only=only),)
-        )
+        issuer = TrustedIssuer(name, anchor, places, accept, "waived", is_holder=True, only=only)
+        return cls((issuer,))
 
     @classmethod
     def from_jwks_url(

@@ -294,11 +294,7 @@ format = {FORMAT}
 
 
 def edit_policy(
-    path: Path,
-    change: Callable[[str], str],
-    names: Collection[str],
-    *,
-    dry_run: bool = False,
+    path: Path, change: Callable[[str], str], names: Collection[str], *, dry_run: bool = False
 ) -> Policy:
     """Change a policy file, alone among processes, and return what it says then.
 
@@ -347,11 +343,9 @@ def anchor_members(anchor: Anchor) -> Members:
             roots = [{"thumbprint": thumbprint, "holder": holder} for thumbprint, holder in pairs]
             return {"roots": {**named, "threshold": pin.threshold, "keys": roots}}
         case KeysAnchor(keys, holders):
-            named_keys = {kid: {"holder": holder} for kid, holder in holders.items()}
-            public = {key.kid: key.jwk_in_use() for key in keys.keys}
-            return {
-                "keys": [{**named_keys.get(kid, {}), "public": jwk} for kid, jwk in public.items()]
-            }
+            owners = {kid: {"holder": holder} for kid, holder in holders.items()}
+            pinned = [{**owners.get(key.kid, {}), "public": key.jwk_in_use()} for key in keys.keys]
+            return {"keys": pinned}
         case Url():
             return {"jwks": str(anchor)}
 

@@ -245,8 +245,7 @@ class Session:
         after = "" if self.keyset is None else _name(self.keyset)
         cached = NO_STATEMENTS if self.cache is None else read_cache(self.cache, anchor, after)
         kept = read_statements(cached.untrusted_keysets, read_keyset, [])
-        steps = MAX_STEPS + len(kept)
-        walk = Walk([*keysets, *kept], self.locked, now, self.skew, max_steps=steps)
+        walk = Walk([*keysets, *kept], self.locked, now, self.skew, max_steps=MAX_STEPS + len(kept))
         with noting(trust.blocks):
             start = self.keyset or walk.begin(anchor.pin, anchor.issuer)
             if start is not None:

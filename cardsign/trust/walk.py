@@ -304,11 +304,9 @@ class Walk:
         self._report_rest(keyset, steps)
         locked = self.floor.keyset
         if locked is not None and keyset.number < locked.number:
-            raise StatementRefused(
-                "statement.rollback",
-                f"version {locked.version} of epoch {locked.epoch} was seen before, "
-                f"and {describe(keyset)} is the newest available",
-            )
+            seen = f"version {locked.version} of epoch {locked.epoch} was seen before"
+            message = f"{seen}, and {describe(keyset)} is the newest available"
+            raise StatementRefused("statement.rollback", message)
         self._check_lock(keyset)
         return keyset
 

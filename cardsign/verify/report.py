@@ -179,10 +179,8 @@ class Report:
 
     def __bool__(self) -> NoReturn:
         """Refuse `if report:`, which would be true of an invalid card."""
-        raise TypeError(
-            'a Report is neither true nor false: write report.verdict == "trusted", or let '
-            "verify_card() raise"
-        )
+        example = 'write report.verdict == "trusted", or let verify_card() raise'
+        raise TypeError(f"a Report is neither true nor false: {example}")
 
     @property
     def all_but(self) -> str | None:
@@ -429,10 +427,8 @@ def _describe(report: Report, question: str, answer: str) -> str:
         return cut(report.all_but, 300)
     is_waived = any(reason.code == "trust.freshness_waived" for reason in report.reasons)
     if (question, answer) == ("current", "unknown") and is_waived:
-        keys = (
-            "your policy waives it" if report.keyset else "a key set alone cannot show revocation"
-        )
-        return f"not checked ({keys})"
+        why = "your policy waives it" if report.keyset else "a key set alone cannot show revocation"
+        return f"not checked ({why})"
     return _ANSWERS[question, answer]
 
 
@@ -459,9 +455,7 @@ def list_reasons(reasons: Iterable[Finding], limit: int, more: str) -> Iterator[
     for alike in list(grouped.values())[:limit]:
         shown = cut(alike[0].worded, 300)
         # The message names the place already where it is about a part of the card.
-        paths = [
-            finding.path for finding in alike if finding.path and cut(finding.path) not in shown
-        ]
+        paths = [path for reason in alike if (path := reason.path) and cut(path) not in shown]
         where = f" ({', '.join(cut(path, 120) for path in paths)})" if paths else ""
         yield f"  {alike[0].code}: {shown}{where}"
         if alike[0].hint:

@@ -113,10 +113,8 @@ def examine_signature(
         return _worthless(index, entry, "refused", reason, Answers("no"))
     if payload is None:
         # Which of the three it is, `inspect` searches for: a verdict does not depend on it.
-        unfit = (
-            "the card was changed after it was signed, or signed by an unsupported rule "
-            "(a2a-sdk before 1.1.4, crewAI)"
-        )
+        unfit = "the card was changed after it was signed, or signed by an unsupported rule "
+        unfit += "(a2a-sdk before 1.1.4, crewAI)"
         bad = Finding("sig.bad", unfit, Place(path))
         return _worthless(index, entry, "invalid", bad, Answers("no"))
     # (4.4) to (4.7) its answers
@@ -202,10 +200,8 @@ def matching_payload(
         if profile in accepted:
             return payload
         same = (payloads.of(name) for name in DEFAULT_PROFILES if name in accepted)
-        return next(
-            (candidate for candidate in same if candidate and candidate.data == payload.data),
-            payload,
-        )
+        fitting = (other for other in same if other and other.data == payload.data)
+        return next(fitting, payload)
     return None
 
 

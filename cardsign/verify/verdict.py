@@ -100,12 +100,9 @@ def _examine_all(
             if stop_early:
                 break
     if not any(report.counts for report in reports):
-        reports = [
-            examine_signature(report.index, entries[report.index], payloads, inquiry)
-            if report.verdict == "not-tried"
-            else report
-            for report in reports
-        ]
+        for index, report in enumerate(reports):
+            if report.verdict == "not-tried":
+                reports[index] = examine_signature(index, entries[index], payloads, inquiry)
     if inquiry.trust is not None and inquiry.trust.issuer.require:
         required = inquiry.trust.issuer.require
         reports = [_with_required(report, reports, required) for report in reports]

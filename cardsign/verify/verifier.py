@@ -242,8 +242,7 @@ class Verifier:
         """
         from cardsign.net.discovery import look_up
 
-        if subject is None:
-            subject = self.subject_of({})
+        subject = self.subject_of({}) if subject is None else subject
         check_types("look_up(url, Subject('bank'))", subject=(subject, Subject))
         check_types("look_up(url, at=datetime.now(UTC))", at=(at, datetime | None))
         check_types(_SUPPLIED, statements=(statements, SuppliedStatements))
@@ -406,10 +405,9 @@ def _lock_paths(policy: Policy, lock: LockPaths | Memory | None) -> tuple[Path, 
     if policy.path is not None:
         return (policy.lock,)
     if any(isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers):
-        raise TypeError(
-            "a keyset must be remembered: Verifier(policy, lock='trust.lock'), or "
-            "lock=Memory() to remember for as long as this verifier lives"
-        )
+        example = "Verifier(policy, lock='trust.lock')"
+        memory = "lock=Memory() to remember for as long as this verifier lives"
+        raise TypeError(f"a keyset must be remembered: {example}, or {memory}")
     return ()
 
 
