@@ -562,7 +562,7 @@ def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool 
 
 
 def check_output(output: str | None) -> str | None:
-    """Refuse standard output for a document and a result both, and a file with a secret."""
+    """Refuse standard output for a document and a result both, and a file that is no document."""
     if output == STDIO and asked_form() != "text" and not is_dry_run():
         why = "the file and the report would both be written to standard output"
         raise UsageFault("usage.conflict", why, hint="Write the file elsewhere: -o FILE.")
@@ -572,14 +572,12 @@ def check_output(output: str | None) -> str | None:
     if output is not None and Path(output).is_file():
         from cardsign.files import read_bytes
 
-        params = click.get_current_context().params  # the options that are read before -o
-        sources = (str(params.get(name) or "") for name in ("passphrase_file", "credential"))
-        secrets = {os.path.realpath(source.removeprefix("file:")) for source in sources}
-        data = read_bytes(Path(output), max_bytes=2**14, is_cut=True)
-        if os.path.realpath(output) in secrets or re.search(_KEY_FILE, data):
+        data = read_bytes(Path(output), max_bytes=2**14, is_cut=True).lstrip(b"\xef\xbb\xbf \r\n\t")
+        is_key = re.search(_KEY_FILE, data) is not None
+        if is_key or (data and not data.startswith((b"{", b"[", b"-----BEGIN"))):
+            message = "this file holds a private key" if is_key else "this file is no JSON or PEM"
             hint = "Write elsewhere: -o FILE. Or delete this file yourself."
-            message = "this file holds a private key or another secret, which would be lost"
-            raise UsageFault("file.exists", message, path=output, hint=hint)
+            raise UsageFault("file.exists", f"{message}, and would be lost", path=output, hint=hint)
     return output
 
 

@@ -80,7 +80,6 @@ kid_option: Final = click.option(
 )
 passphrase_option: Final = click.option(
     "--passphrase-file",
-    is_eager=True,  # for `frame.check_output`
     type=frame.FILE,
     help="A file of mode 0600 with the passphrase [default: CARDSIGN_PASSPHRASE, then a prompt].",
 )

@@ -233,7 +233,7 @@ def _summarize(signing: SignedCard, name: str, signers: Sequence[Signer]) -> str
     public = (signer.public for signer in signers)
     keys = " and ".join(f"{safe(key.kid, limit=_KID)} ({key.alg})" for key in public)
     if not signing.changed:
-        return f"{safe(name)} is fully signed by {keys} already; nothing changed"
+        return f"{safe(name)} is fully signed by {keys} already, and stays as it was"
     accepting = [reader for payload in signing.payloads for reader in payload.verifiers]
     refusing = {_product(sdk.name) for sdk in VERIFIERS if sdk.name not in accepting}
     products = (*(["cardsign"] if signing.is_trusted else []), *map(_product, accepting))

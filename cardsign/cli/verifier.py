@@ -85,7 +85,6 @@ def visit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add whom a command visits, and with which credential: a `VerifierOptions`."""
     credential = click.option(
         "--credential",
-        is_eager=True,  # for `frame.check_output`
         metavar="SOURCE",
         help="Where to read the credential: env:NAME or file:/PATH. It is sent only to an "
         "interface of the verified card inside the issuer's origins; with --jwks alone, at the "
