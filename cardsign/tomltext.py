@@ -229,7 +229,8 @@ def explain_error(error: Any, schema: Mapping[str, Any]) -> str:
         if isinstance(error["input"], str):
             message = f'write a list: {last} = ["..."]'
         elif isinstance(error["input"], dict) and _find_table(table, last, schema):
-            return f"{name} is a list of tables: write [[{name}]], with two brackets"
+            header = re.sub(r"\.[0-9]+(?=\.)", "", name)
+            return f"{name} is a list of tables: write [[{header}]], with two brackets"
     quotes = ", without quotes" if error["type"] == "date_type" else ""
     return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}"
 

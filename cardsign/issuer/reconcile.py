@@ -133,9 +133,13 @@ def _find_adoption(work: Work) -> Iterator[Gap]:
     if adoptable and work.adopts:
         yield Gap(f"adopt {'; '.join(adoptable)}", until=work.now, close=adopt)
     elif adoptable:
-        message = "find out who published what this key store lacks, and adopt it if it was "
-        message += f"another copy of it: {'; '.join(adoptable)}"
-        yield Gap(message, command=f"{work.again} --adopt", until=work.now)
+        who = "another copy of it"
+        is_theft = any(key.is_stolen for key in work.store.state.keys)
+        if is_theft and all(text.startswith("the number of release") for text in adoptable):
+            who += ", or the thief, of whose cards nothing is signed by that"
+        message = f"find out who published what this key store lacks, and adopt it if it was {who}"
+        text = f"{message}: {'; '.join(adoptable)}"
+        yield Gap(text, command=f"{work.again} --adopt", until=work.now)
 
 
 def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
