@@ -87,7 +87,7 @@ def _cards_below(folder: str) -> Iterator[str]:
             raise exc
 
     for place, _, files in walk(folder, onerror=unreadable):
-        shown = (entry for entry in files if not entry.startswith("."))  # not ._card.json of macOS
+        shown = (entry for entry in files if not entry.startswith("._"))  # what macOS adds
         for path in (os.path.join(place, entry) for entry in shown):
             url_path = path.replace(os.sep, "/")
             is_exported = STATEMENTS_PATH in url_path or url_path.endswith(JWKS_PATH)

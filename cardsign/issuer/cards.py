@@ -97,12 +97,10 @@ def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
         if keyset and origin not in keyset.origins:
             allowed = ", ".join(keyset.origins)
             message = f"it has an interface at {origin}, and keyset {keyset.label} allows {allowed}"
-            # Releases list cards at the first origin, which changes only if the card has left it.
-            has_moved = keyset.origins[0] not in origins
-            every = (*origins, *keyset.origins) if has_moved else (*keyset.origins, *origins)
-            names = (f"--origin {name}" for name in dict.fromkeys(every))
-            draft = "cardsign keyset draft " + " ".join(names)
-            hint = f"Correct it, or let the roots allow it: {draft}"
+            every = dict.fromkeys((*keyset.origins, *origins))
+            draft = "cardsign keyset draft " + " ".join(f"--origin {name}" for name in every)
+            hint = "Correct it, or let the roots allow it, first the origin at which the card "
+            hint += f"itself is served: {draft}"
             raise errors.CardRefused("card.origin_mismatch", message, path=path, hint=hint)
 
 

@@ -391,8 +391,8 @@ def _refuse_to_drop(newest: Generation, documents: Documents) -> None:
     missing = [audience for audience in newest.extended if audience not in documents.extended]
     if missing and declares_extended_card(Card.from_bytes(documents.card).document):
         message = f"the extended card of audience {missing[0]} is published, and is not named now"
-        hint = "If it is yours, name it: --extended NAME=FILE, or [[card]] of cardsign.toml. Else drop "
-        hint += "it: cardsign publish --drop-others"
+        hint = "If it is yours, name it: --extended NAME=FILE, or [[card]] of cardsign.toml. Else "
+        hint += "drop it: cardsign publish --drop-others"
         raise PublishRefused("publish.extended", message, hint=hint)
 
 

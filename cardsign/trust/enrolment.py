@@ -178,7 +178,8 @@ def check_told(proposal: Proposal, digest: str) -> None:
         raise UsageFault("usage.conflict", message, hint=hint)
     if digest not in proposal.digests:
         message = f"keyset {keyset.label} has the digest {keyset.digest}, and you gave {digest}"
-        hint = f"{_DO_NOT_ADD} If it is of an earlier keyset, name that too: --keyset FILE"
+        earlier = " If it is of an earlier keyset, name that too: --keyset FILE"
+        hint = _DO_NOT_ADD + (earlier if keyset.version > 1 else "")
         raise StatementRefused("statement.digest", message, hint=hint)
     for doubt in proposal.doubts:
         raise StatementRefused(doubt.code, doubt.message, hint=_DO_NOT_ADD)
