@@ -118,8 +118,7 @@ def _has_file(folder: Path, kind: Kind) -> bool:
     """
     for file in find_files(folder, kind.folder):
         content = read_bytes(file, max_bytes=MAX_SOURCE_BYTES, is_cut=True) if kind.mark else b""
-        is_marked = kind.mark in content
-        if is_marked and (not kind.mark or any(map(kind.is_file, read_source(file)))):
+        if kind.mark in content and (not kind.mark or any(map(kind.is_file, read_source(file)))):
             return True
     return False
 

@@ -220,6 +220,8 @@ def take_pyproject(sources: Sequence[Path], draft: Draft) -> None:
         if not _has_table(document):
             message = f"there is no {PYPROJECT_FILE} with a table [tool.cardsign.card]"
             raise document.refuse("build.missing", message)
+        for name in document.get(*_TABLE[:2]).members.keys() - {"card"}:
+            raise document.refuse("build.unsupported", f"[tool.cardsign] has no member {name!r}")
         table = document.get(*_TABLE)
         if "url" in table.members:  # whose interface is one of 1.0, and not of an older card
             interfaces: list[Json] = [{"url": table.members["url"]}]

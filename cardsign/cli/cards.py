@@ -158,9 +158,15 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
 
 
 def say_lint(name: str, card: bytes, settings: LintSettings) -> None:
-    """Say what lint calls an error or a secret; it stops nothing, since a peer may not mind."""
+    """Say what lint calls an error or a secret, and a login that is misspelt; it stops nothing."""
     findings = cap_findings(lint_card(card, settings, name=name).findings)
-    chosen = [f for f in findings if f.severity == "error" or f.code.startswith("secrets.")]
+    chosen = [
+        finding
+        for finding in findings
+        if finding.severity == "error"
+        or finding.code.startswith("secrets.")
+        or "did you mean 'security" in finding.message
+    ]
     frame.say_with_hints(chosen, head=f"lint of {safe(name)}: ")
 
 

@@ -155,7 +155,7 @@ def sign(
     """
     is_named = keystore.place or keystore.names_keys or issuer.KEYSTORE_VARIABLE in os.environ
     config = NO_CONFIG if card and is_named else project_config()  # read before anything is signed
-    secrets = replace(config.lint.settings(), groups=("secrets",))
+    secrets = replace(config.lint.settings(), groups=("secrets", "portable.unknown-member"))
     is_usual = not any(value for name, value in options.items() if name != "compat")
     is_usual = is_usual and options["compat"] == "safe" and not keystore.names_keys
     if card is not None:

@@ -35,10 +35,10 @@ MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has 
 _DER: Final = "From DER: openssl pkey -inform DER -in FILE -out FILE.pem; -pubin for a public key."
 _OPENSSH: Final = (
     "ssh-keygen -p -m PKCS8 -f COPY converts an RSA or ECDSA key. For Ed25519 make another: "
-    "openssl genpkey -algorithm ed25519 -out card-key.pem."
+    "openssl genpkey -algorithm ed25519 -out new-key.pem."
 )
 _MAKE: Final = (
-    "Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
+    "Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out new-key.pem."
 )
 _ENCRYPT_ANEW: Final = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
 _PUBLIC: Final = f"It is a public key: store the private one. {_MAKE}"
