@@ -32,7 +32,7 @@ from cardsign.jose.jwk import SigningAlg
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
-from cardsign.keys.history import keep_keyset, kept_keyset
+from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, statement_blob
 from cardsign.keys.passphrases import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.keys.signers import Access
@@ -946,7 +946,8 @@ def _find_newest(
         published = published_statements(work.config.publish)
     keysets_to_keep = published.keysets if published else {}
     own = "".join((digest or "").split()).lower()
-    if keysets_to_keep and own not in {keyset.digest for keyset in keysets_to_keep}:
+    known = keysets_to_keep or kept_keysets(work.store)
+    if known and (own or keysets_to_keep) and own not in {keyset.digest for keyset in known}:
         message = "no keyset has this digest" if own else "no digest says whose keysets these are"
         hint = "Give the digest that `cardsign init` printed, or that of a verifier's trust.toml: "
         hint += f"{work.command(RECOVER)} --digest SHA-256"

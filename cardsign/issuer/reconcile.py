@@ -130,16 +130,17 @@ def _find_adoption(work: Work) -> Iterator[Gap]:
                 done.append(f"signed release {release.seq}")
         return done
 
-    if adoptable and work.adopts:
+    # A thief's release must not hold up its own revocation, and peers have its number and floors.
+    stolen = {key.role for key in work.store.state.keys if key.is_stolen}
+    is_thiefs = "release" in stolen and all(
+        text.startswith("the number of release") for text in adoptable
+    )
+    if adoptable and (work.adopts or is_thiefs):
         yield Gap(f"adopt {'; '.join(adoptable)}", until=work.now, close=adopt)
     elif adoptable:
-        who = "another copy of it"
-        is_theft = any(key.is_stolen for key in work.store.state.keys)
-        if is_theft and all(text.startswith("the number of release") for text in adoptable):
-            who += ", or the thief, of whose cards nothing is signed by that"
-        message = f"find out who published what this key store lacks, and adopt it if it was {who}"
-        text = f"{message}: {'; '.join(adoptable)}"
-        yield Gap(text, command=f"{work.again} --adopt", until=work.now)
+        message = "find out who published what this key store lacks, and adopt it if it was "
+        message += f"another copy of it: {'; '.join(adoptable)}"
+        yield Gap(message, command=f"{work.again} --adopt", until=work.now)
 
 
 def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
