@@ -946,8 +946,8 @@ def _find_newest(
         published = published_statements(work.config.publish)
     keysets_to_keep = published.keysets if published else {}
     own = "".join((digest or "").split()).lower()
-    known = keysets_to_keep or kept_keysets(work.store)
-    if known and (own or keysets_to_keep) and own not in {keyset.digest for keyset in known}:
+    digests = {keyset.digest for keyset in keysets_to_keep or kept_keysets(work.store)}
+    if digests and (own or keysets_to_keep) and own not in digests:
         message = "no keyset has this digest" if own else "no digest says whose keysets these are"
         hint = "Give the digest that `cardsign init` printed, or that of a verifier's trust.toml: "
         hint += f"{work.command(RECOVER)} --digest SHA-256"
