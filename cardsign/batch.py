@@ -294,14 +294,17 @@ def _processes(count: int, work: Work) -> Iterator[Callable[[Task], futures.Futu
     idle, workers = SimpleQueue[Any](), list[Process]()
 
     def ask(task: Task) -> list[Any]:
-        connection = idle.get()
+        connection, worker = idle.get()
         try:
             connection.send(task)
             results: list[Any] = connection.recv()
         except (EOFError, OSError) as exc:
+            worker.join(1)
+            if worker.exitcode == -signal.SIGINT:  # Ctrl-C, which has not come here yet
+                raise KeyboardInterrupt from exc
             raise LocalFault("internal.ended", "a worker was killed") from exc
         finally:
-            idle.put(connection)
+            idle.put((connection, worker))
         return results
 
     try:
@@ -310,7 +313,7 @@ def _processes(count: int, work: Work) -> Iterator[Callable[[Task], futures.Futu
             workers.append(Process(target=_answer, args=(remote, work), daemon=True))
             workers[-1].start()
             remote.close()
-            idle.put(connection)
+            idle.put((connection, workers[-1]))
         with futures.ThreadPoolExecutor(count) as pool:
             yield lambda task: pool.submit(ask, task)
     finally:
