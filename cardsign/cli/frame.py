@@ -698,6 +698,9 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"See {context.command_path if context else 'cardsign'} --help."
         message = " ".join(error.format_message().split()).rstrip(".")
+        kinds = map(type, context.command.params if context else [])
+        if "extra argument" in message and click.Argument in kinds:
+            hint = f"For several, repeat the command for each. {hint}"
         return _fail(UsageFault("usage.invalid", message, hint=hint), form)
     except (click.Abort, KeyboardInterrupt):
         write_line("cardsign: stopped", err=True)
