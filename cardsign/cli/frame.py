@@ -695,13 +695,7 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
         click.echo(error.format_message(), err=True)
         return EXIT_LOCAL_FAULT
     except click.ClickException as error:
-        context = error.ctx if isinstance(error, click.UsageError) else None
-        hint = f"See {context.command_path if context else 'cardsign'} --help."
-        message = " ".join(error.format_message().split()).rstrip(".")
-        kinds = map(type, context.command.params if context else [])
-        if "extra argument" in message and click.Argument in kinds:
-            hint = f"For several, repeat the command for each. {hint}"
-        return _fail(UsageFault("usage.invalid", message, hint=hint), form)
+        return _fail(_convert_usage(error), form)
     except (click.Abort, KeyboardInterrupt):
         write_line("cardsign: stopped", err=True)
         return EXIT_LOCAL_FAULT
@@ -717,6 +711,17 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
             raise
         problem = f"{type(crash).__name__}: {safe(str(crash), limit=200)}"
         return _fail(LocalFault("internal.bug", problem), form)
+
+
+def _convert_usage(error: click.ClickException) -> UsageFault:
+    """Return the error for words that click refuses."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = f"See {context.command_path if context else 'cardsign'} --help."
+    message = " ".join(error.format_message().split()).rstrip(".")
+    kinds = map(type, context.command.params if context else [])
+    if "extra argument" in message and click.Argument in kinds:
+        hint = f"For several, repeat the command for each. {hint}"
+    return UsageFault("usage.invalid", message, hint=hint)
 
 
 def _fail(error: CardsignError, form: str) -> int:

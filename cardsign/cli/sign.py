@@ -149,9 +149,9 @@ def sign(
 ) -> int:
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
-    SDKs disagree about which bytes a signature covers. So one signature is made for each payload
-    that differs, so that SDKs find one that they accept. A card that is already fully signed is
-    written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
+    SDKs disagree about which bytes a signature covers, so one signature is made for each payload
+    that differs. A card that is already fully signed is written unchanged. Without CARD the cards
+    of cardsign.toml are signed, each into its file.
     """
     is_named = keystore.place or keystore.names_keys or issuer.KEYSTORE_VARIABLE in os.environ
     config = NO_CONFIG if card and is_named else project_config()  # read before anything is signed
@@ -167,13 +167,20 @@ def sign(
     else:
         signers, signed = _sign_project(keystore)
     for name, signing in signed if not is_json() else ():
-        say(_summarize(signing, name, signers), asked=explain)
-        for line in _explain(signing, signers) if explain else ():
-            say(line, asked=True)
-        frame.say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
+        _say_signed(name, signing, signers, explain=explain)
         say_lint(name, signing.document, secrets)
     shown = [_to_json(signing, signers) for _, signing in signed]
     return show(Answer(shown if card is None else shown[0]))
+
+
+def _say_signed(
+    name: str, signing: SignedCard, signers: Sequence[Signer], *, explain: bool
+) -> None:
+    """Say what was signed, and what a reader of the card should know."""
+    say(_summarize(signing, name, signers), asked=explain)
+    for line in _explain(signing, signers) if explain else ():
+        say(line, asked=True)
+    frame.say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
 
 
 def _sign_project(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -597,13 +597,26 @@ def _find_missing_signatures(
         asked.add(root.holder)
         close = partial(_sign_draft, work, holder, draft, root)
         yield Gap(message, root.holder or "the holder of the root key", close=close)
+    yield from _find_roots_elsewhere(work, draft, newest, message, asked, is_final=is_final)
+
+
+def _find_roots_elsewhere(
+    work: Work,
+    draft: KeysetStatement,
+    newest: KeysetStatement,
+    message: str,
+    asked: Collection[str | None],
+    *,
+    is_final: bool,
+) -> Iterator[Gap]:
+    """Yield whose root keys are not on this machine, but for the holders who are asked already."""
     apart = work.roots.store if work.roots else None
     place = f"in {apart.place}" if apart else "here"
     if apart and not (has_roots(apart, newest) or has_roots(apart, draft)):
         apart = None  # it is the key store of other keys
     present = set() if apart else {key.holder for key in work.store.state.keys}
     for signing in statements.quorum_signatures(draft, newest):
-        holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
+        holders = {key.holder for key in signing.quorum.keys}.difference(signing.signed, asked)
         if not (signing.missing and holders):
             continue
         who = ", ".join(sorted(holders))
@@ -874,8 +887,7 @@ def recover(
     holder = previous.root.keys[0].holder
     old, secret = recovery()
     quorum = _find_recovery_keys(previous, old)
-    present = {key.role for key in store.state.keys}
-    missing = [role for role in ROTATING if role not in present]
+    missing = [role for role in ROTATING if all(key.role != role for key in store.state.keys)]
     # Everything is asked before anything is written, so that a slip leaves nothing half made.
     secrets, envelope = {role: passphrase(role) for role in (*missing, "root")}, b""
     for statement, data in published.items():
