@@ -136,8 +136,10 @@ def find_signers(
     metavar="AUDIENCE",
     help="Mark CARD as extended for this audience, a random id; needs --seq and --expires.",
 )
-@click.option("--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="CARD's release.")
-@click.option("--expires", metavar="DATE", help=f"CARD's end, within 400 days: {END_FORMS}.")
+@click.option(
+    "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that CARD is for."
+)
+@click.option("--expires", metavar="DATE", help=f"When CARD ends, within 400 days: {END_FORMS}.")
 @issuer.key_option
 @issuer.public_option
 @issuer.kid_option
